@@ -1,0 +1,1 @@
+"""The conversation handle and its rules."""

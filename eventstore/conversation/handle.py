@@ -1,0 +1,133 @@
+# Generated from handle_async.py by ops/generate_sync.py: edit that one.
+"""The handle of a conversation: no I/O by itself, created by its first append."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from eventstore.errors import InvalidItem, InvalidName, describe
+from eventstore.log import batch as batches
+from eventstore.log import names
+from eventstore.log.append import append
+from eventstore.log.appending import KnownStreams, Target
+from eventstore.log.batch import Batch
+from eventstore.log.connection import Caller
+from eventstore.log.events import ANY, AppendResult, Event, Json, RecordedEvent
+from eventstore.log.read import events, head
+from eventstore.telemetry import Telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a handle's calls reach the log: through the store's pool, or on a connection of the caller."""
+
+    caller: Caller
+    known: KnownStreams
+    telemetry: Telemetry
+
+
+class Conversation:
+    """One thread of events. Make one with ``store.conversation(name)``; many may stand for the same stream."""
+
+    def __init__(
+        self,
+        route: Route,
+        tenant: str,
+        name: str,
+        context: str | None,
+        tags: Mapping[str, str] | None,
+    ) -> None:
+        self._route = route
+        self.tenant = tenant
+        self.name = names.check_name("stream", name)
+        self._target = Target(
+            tenant,
+            self.name,
+            None if context is None else names.check_name("context", context),
+            None if tags is None else _check_tags(tags),
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of tenant {self.tenant!r}>"
+
+    def append(
+        self,
+        items: Sequence[Json] | Mapping[str, Json],
+        *,
+        expected: object = ANY,
+        key: str | None = None,
+        ids: Sequence[uuid.UUID | str] | None = None,
+        agent: str | None = None,
+        task_id: str | None = None,
+        run_id: str | None = None,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> AppendResult:
+        """Append items, all or none, in one durable round trip.
+
+        Args:
+            items: JSON values, kept verbatim; a single mapping is one item. At most 10,000, 16 MiB each, 64 MiB in all.
+            expected: the version that the stream must be at: ``ANY``, ``NO_STREAM``, ``EXISTS`` or a number.
+            key: any string; the same call with the same key again is the same append and returns the first result.
+            ids: one UUID an item, instead of ids derived from ``key``.
+            agent: who made the items.
+            task_id: the task that they belong to.
+            run_id: the run that they were made in.
+            metadata: a mapping kept beside each item; not compared on a repeat.
+
+        Raises:
+            VersionConflict: the stream is at another version.
+            IdempotencyConflict: the key or ids stand for another append.
+            InvalidItem: a value that JSON can't hold exactly, or over a limit; names the place.
+            ContextMismatch: the stream belongs to another context than this handle names.
+            StreamClosed: the stream was closed.
+            StoreUnavailable: no connection; ``outcome`` tells whether it may have been written.
+        """
+        events = batches.item_events(items, agent=agent, task_id=task_id, run_id=run_id, metadata=metadata)
+        batch = batches.build(self.tenant, self.name, events, key=key, ids=ids, data_path="[{}]")
+        return self._append(batch, expected)
+
+    def append_events(self, events: Sequence[Event], *, expected: object = ANY, key: str | None = None) -> AppendResult:
+        """Append events of the catalogue, or of one's own types ``x.…``; all or none.
+
+        Raises what ``append`` raises, ``InvalidEvent`` where data does not fit its type, and ``UniqueKeyConflict``
+        where another event of the context holds the same ``unique_key``.
+        """
+        if isinstance(events, Event):
+            events = [events]
+        batch = batches.build(self.tenant, self.name, list(events), key=key, ids=None)
+        return self._append(batch, expected)
+
+    def _append(self, batch: Batch, expected: object) -> AppendResult:
+        route = self._route
+        return append(route.caller, route.known, route.telemetry, self._target, batch, expected)
+
+    def head(self) -> int:
+        """Return the version of the last event; 0 where the stream does not exist."""
+        return head(self._route.caller, self.tenant, self.name)
+
+    def events(
+        self, first: int = 1, last: int | None = None, *, types: Sequence[str] | None = None
+    ) -> Iterator[RecordedEvent]:
+        """Yield recorded events from version ``first`` to ``last``, both inclusive; of some ``types`` only if given.
+
+        A stream that does not exist has none. Pages are fetched as the iterator gets there.
+        """
+        if type(first) is not int or first < 1:
+            raise InvalidItem("first", f"{describe(first)}; versions count from 1")
+        if last is not None and (type(last) is not int or last < 0):
+            raise InvalidItem("last", f"{describe(last)}; give a version, or None for the head")
+        if isinstance(types, str):
+            raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        return events(self._route.caller, self.tenant, self.name, first, last, types)
+
+
+def _check_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    for key, value in tags.items():
+        names.check_name("tag", key)
+        if type(value) is not str:
+            raise InvalidName(f"tag {key!r}", value, "a tag's value is a str")
+        if value:
+            names.check_name(f"tag {key!r}", value)
+    return dict(tags)

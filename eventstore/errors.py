@@ -1,0 +1,255 @@
+"""What can go wrong, one class a cause.
+
+Each error names the value that was wrong and what would be right, and carries the parts as attributes.
+An append that raises one of these has written nothing, with one exception that says so itself:
+``StoreUnavailable`` with ``outcome="unknown"``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+
+class ConvstoreError(Exception):
+    """Any error of this product."""
+
+
+# --- appending -----------------------------------------------------------------------------------
+
+
+class VersionConflict(ConvstoreError):
+    """The stream is not at the version that the caller expected."""
+
+    def __init__(self, expected: object, actual: int, *, stream: str = "") -> None:
+        where = f"stream {stream!r}" if stream else "the stream"
+        super().__init__(
+            f"{where} is at version {actual}, expected {expected}; "
+            f"read what came since and append again with expected={actual}"
+        )
+        self.expected = expected
+        self.actual = actual
+        self.stream = stream
+
+
+class IdempotencyConflict(ConvstoreError):
+    """The key or the ids are known, but this is not the append that they stand for."""
+
+    def __init__(self, key: object, stored: object, given: object) -> None:
+        super().__init__(
+            f"{key} was used before for another append: stored {stored}, given {given}; "
+            "repeat the first call exactly, or choose a new key"
+        )
+        self.key = key
+        self.stored = stored
+        self.given = given
+
+
+class UniqueKeyConflict(ConvstoreError):
+    """Another event of the context holds this ``unique_key``."""
+
+    def __init__(self, unique_key: str, context: str) -> None:
+        super().__init__(
+            f"unique_key {unique_key!r} is taken by another event in context {context!r}; "
+            "what it guards has happened already"
+        )
+        self.unique_key = unique_key
+        self.context = context
+
+
+class StreamNotFound(ConvstoreError):
+    """No stream of that name in the tenant."""
+
+    def __init__(self, stream: str, tenant: str) -> None:
+        super().__init__(f"no stream {stream!r} in tenant {tenant!r}; a first append creates it")
+        self.stream = stream
+        self.tenant = tenant
+
+
+class StreamExists(ConvstoreError):
+    """The name is taken."""
+
+    def __init__(self, stream: str, reason: str) -> None:
+        super().__init__(f"stream {stream!r} exists: {reason}; choose another name")
+        self.stream = stream
+        self.reason = reason
+
+
+class StreamClosed(ConvstoreError):
+    """The stream was closed by ``stream.closed``; nothing is appended after that."""
+
+    def __init__(self, stream: str, version: int) -> None:
+        super().__init__(f"stream {stream!r} was closed at version {version}; fork it to go on")
+        self.stream = stream
+        self.version = version
+
+
+class ContextMismatch(ConvstoreError):
+    """A stream's context is fixed by its first append."""
+
+    def __init__(self, stream: str, stored: str, given: str) -> None:
+        super().__init__(
+            f"stream {stream!r} belongs to context {stored!r}, not {given!r}; leave context= out or give {stored!r}"
+        )
+        self.stream = stream
+        self.stored = stored
+        self.given = given
+
+
+class InvalidItem(ConvstoreError):
+    """A value that the log can't hold as it is, found before anything was written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class InvalidName(ConvstoreError):
+    """A name, key or id that can't be used."""
+
+    def __init__(self, what: str, value: object, reason: str) -> None:
+        shown = repr(value)
+        if len(shown) > 80:
+            shown = shown[:60] + "…" + shown[-10:]
+        super().__init__(f"{what} {shown}: {reason}")
+        self.what = what
+        self.value = value
+        self.reason = reason
+
+
+class InvalidEvent(InvalidItem):
+    """An event whose type or data does not fit the catalogue."""
+
+
+class ForkPointBeyondHead(ConvstoreError):
+    """A fork at a version that the parent does not have."""
+
+    def __init__(self, stream: str, at: object, head: int) -> None:
+        super().__init__(f"stream {stream!r} has versions 1 to {head}, so it can't fork at {at}")
+        self.stream = stream
+        self.at = at
+        self.head = head
+
+
+# --- conversations, handoffs, effects ------------------------------------------------------------
+
+
+class CompactionConflict(ConvstoreError):
+    """Another control event came while the summary was made."""
+
+
+class HandoffRefused(ConvstoreError):
+    """A handoff that may not go on, with the field that forbids it."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class TaskClosed(ConvstoreError):
+    """The task is in a terminal state."""
+
+
+class ArtifactConflict(ConvstoreError):
+    """The artifact's version exists with another digest."""
+
+
+class EffectPending(ConvstoreError):
+    """Another caller runs this effect now."""
+
+    def __init__(self, key: str, age: float, by: str) -> None:
+        super().__init__(f"effect {key!r} has been running for {age:.1f} s, by {by}; ask again")
+        self.key = key
+        self.age = age
+        self.by = by
+
+
+class EffectIndeterminate(ConvstoreError):
+    """Whether the effect happened is not known; a person or a look-up has to say."""
+
+
+class EffectCompensated(ConvstoreError):
+    """The effect was undone; its key is spent."""
+
+
+class ServerStateConflict(ConvstoreError):
+    """Two sources of one history were asked for at once."""
+
+
+class CursorInvalid(ConvstoreError):
+    """A feed cursor of another incarnation, beyond the head, or not a cursor."""
+
+
+# --- the store -----------------------------------------------------------------------------------
+
+
+class IsolationLevelError(ConvstoreError):
+    """A call inside a transaction whose isolation level can't serve it."""
+
+
+class TenantRequired(ConvstoreError):
+    """The login may not act for this tenant, or none was given."""
+
+    def __init__(self, tenant: str | None, login: str) -> None:
+        super().__init__(
+            f"login {login!r} is not bound to tenant {tenant!r}; "
+            "bind it with convstore.bind_login(login, tenant) as the login that migrates"
+        )
+        self.tenant = tenant
+        self.login = login
+
+
+class NotPermitted(ConvstoreError):
+    """The login's role lacks the right for this call."""
+
+    def __init__(self, login: str, action: str, role: str) -> None:
+        super().__init__(f"login {login!r} may not {action}; it needs the role {role}: GRANT {role} TO {login}")
+        self.login = login
+        self.action = action
+        self.role = role
+
+
+class UnsafeSetting(ConvstoreError):
+    """A setting of the connection under which the log's promises do not hold."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(f"{reason}; {remedy}")
+        self.reason = reason
+        self.remedy = remedy
+
+
+class SchemaOutOfDate(ConvstoreError):
+    """The database is not migrated, or newer than this code."""
+
+
+class MigrationFailed(ConvstoreError):
+    """A migration was refused or failed; the database is as it was before it."""
+
+
+class EmbeddedUnavailable(ConvstoreError):
+    """The embedded Postgres can't be had or can't start; the text says why and what to do."""
+
+
+class StoreUnavailable(ConvstoreError):
+    """The server could not be reached, or the connection was lost and did not come back in time.
+
+    ``outcome`` is ``"not_done"`` where nothing was written for certain, ``"unknown"`` where a COMMIT may have
+    gone through: the same call with the same key gives one copy either way.
+    """
+
+    def __init__(self, reason: str, outcome: Literal["not_done", "unknown"] = "not_done") -> None:
+        tail = (
+            "; whether it was written is unknown: the same call with the same key= is safe"
+            if outcome == "unknown"
+            else "; nothing was written"
+        )
+        super().__init__(reason + tail)
+        self.reason = reason
+        self.outcome = outcome
+
+
+def describe(value: Any, limit: int = 60) -> str:
+    """Show a value in an error, shortened to ``limit`` characters."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,1 @@
+"""Shapes in and out: what other systems call a conversation."""

@@ -1,0 +1,149 @@
+"""Import lines: one JSON object a line, each a conversation with the events to append.
+
+A line has ``conversation``, perhaps ``context`` and ``tags``, and exactly one of ``items``
+(Responses items), ``messages`` (chat messages), ``steps`` (what agents did, handoffs included) and
+``events`` (what an export prints). Everything made here follows from the line alone, so the same
+line read again gives the same events. Other keys are ignored.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from eventstore.errors import InvalidEvent, InvalidItem
+from eventstore.errors import describe as show
+from eventstore.formats.chat import items_from_messages
+from eventstore.formats.steps import events_of_steps
+from eventstore.log import catalogue
+from eventstore.log.events import ITEM, Event, Json
+from eventstore.log.items import describe
+from eventstore.log.names import check_event_id, check_name
+
+_Object: TypeAlias = dict[str, Any]
+
+_TEXT_KEYS: Final = ("subject", "agent", "call_id", "task_id", "run_id", "unique_key")
+_EVENT_KEYS: Final = ("type", "schema_version", "data", "metadata", "event_id", *_TEXT_KEYS)
+# Where an event once was: exported to be read, not to be written again.
+_READ_ONLY: Final = frozenset({"version", "position", "recorded_at", "hash", "tenant", "context", "stream"})
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation to import; ``context`` is None where the line names none."""
+
+    conversation: str
+    context: str | None
+    tags: dict[str, str]
+    events: list[Event]
+
+
+def parse(record: Json) -> Conversation:
+    """Read one line, already decoded.
+
+    Raises:
+        InvalidName: what should be a name, or an event's id, can't be one.
+        InvalidItem: anything else; the path is relative to the line, like ``steps[4].kind``.
+        SchemaOutOfDate: an exported event was written by newer code.
+    """
+    if not isinstance(record, dict):
+        raise InvalidItem("line", f"{show(record)} should be an object")
+    if "conversation" not in record:
+        raise InvalidItem("conversation", "missing; a line needs the conversation's name")
+    conversation = check_name("conversation", record["conversation"])
+    context = record.get("context")
+    if context is not None:
+        context = check_name("context", context)
+    tags = _tags(record.get("tags"))
+    form = _form(record)
+    if not isinstance(record[form], list):
+        raise InvalidItem(form, f"{show(record[form])} should be a list")
+    events = _FORMS[form](record, conversation, context or conversation)
+    return Conversation(conversation, context, tags, events)
+
+
+def _form(record: _Object) -> str:
+    given = [form for form in _FORMS if form in record]
+    if not given:
+        raise InvalidItem("items", f"missing; a line needs one of {', '.join(_FORMS)}")
+    if len(given) > 1:
+        raise InvalidItem(given[1], f"given beside {given[0]}; a line has one of them")
+    return given[0]
+
+
+def _tags(tags: Json) -> dict[str, str]:
+    if tags is None:
+        return {}
+    if not isinstance(tags, dict):
+        raise InvalidItem("tags", f"{show(tags)} should be an object")
+    for key, value in tags.items():
+        if not isinstance(value, str):
+            raise InvalidItem(f"tags.{key}", f"{show(value)} should be text")
+    return tags
+
+
+def _item(item: Json) -> Event:
+    subject, call_id = describe(item)
+    return Event(type=ITEM, data=item, subject=subject, call_id=call_id)
+
+
+def _of_items(record: _Object, _conversation: str, _context: str) -> list[Event]:
+    return [_item(item) for item in record["items"]]
+
+
+def _of_messages(record: _Object, _conversation: str, _context: str) -> list[Event]:
+    return [_item(item) for item in items_from_messages(record["messages"])]
+
+
+def _of_events(record: _Object, _conversation: str, _context: str) -> list[Event]:
+    return [_event(f"events[{index}]", each) for index, each in enumerate(record["events"])]
+
+
+def _event(path: str, given: Json) -> Event:
+    if not isinstance(given, dict):
+        raise InvalidItem(path, f"{show(given)} should be an object")
+    for key in given:
+        if key not in _EVENT_KEYS and key not in _READ_ONLY:
+            near = difflib.get_close_matches(key, _EVENT_KEYS, n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(_EVENT_KEYS)}"
+            raise InvalidItem(f"{path}.{key}", f"unknown key; {meant}")
+    for key in ("type", "data"):
+        if key not in given:
+            raise InvalidItem(f"{path}.{key}", "missing; an event needs it")
+    for key in _TEXT_KEYS:
+        if given.get(key) is not None and not isinstance(given[key], str):
+            raise InvalidItem(f"{path}.{key}", f"{show(given[key])} should be text or null")
+    metadata, event_id = given.get("metadata"), given.get("event_id")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise InvalidItem(f"{path}.metadata", f"{show(metadata)} should be an object or null")
+    return Event(
+        type=given["type"],
+        data=_data(path, given),
+        metadata=metadata,
+        event_id=None if event_id is None else check_event_id(event_id, f"{path}.event_id"),
+        **{key: given.get(key) for key in _TEXT_KEYS},
+    )
+
+
+def _data(path: str, given: _Object) -> Json:
+    """Give the event's data at the current schema version, which is the one that is appended."""
+    event_type, version, data = given["type"], given.get("schema_version"), given["data"]
+    if version is not None and type(version) is not int:
+        raise InvalidEvent(f"{path}.schema_version", f"{show(version)} should be an integer")
+    try:
+        if version is not None:
+            data = catalogue.upcast(event_type, version, data)
+        catalogue.check(event_type, data)
+    except InvalidEvent as error:
+        raise InvalidEvent(f"{path}.{error.path}", error.reason) from None
+    return data
+
+
+_FORMS: Final[dict[str, Callable[[_Object, str, str], list[Event]]]] = {
+    "items": _of_items,
+    "messages": _of_messages,
+    "steps": events_of_steps,
+    "events": _of_events,
+}

@@ -1,0 +1,1 @@
+"""The log: immutable events in Postgres. Nothing above it writes a row."""

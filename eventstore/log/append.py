@@ -1,0 +1,88 @@
+# Generated from append_async.py by ops/generate_sync.py: edit that one.
+"""Sending an append: one server function, one durable round trip."""
+
+from __future__ import annotations
+
+import time
+from typing import Final, LiteralString
+
+from psycopg import errors as pg
+
+from eventstore.errors import ContextMismatch
+from eventstore.log import hashing
+from eventstore.log.appending import Known, KnownStreams, Target, many, one, place, race, refusal
+from eventstore.log.batch import Batch, expected_number
+from eventstore.log.connection import Caller, Row
+from eventstore.log.events import AppendResult
+from eventstore.telemetry import Telemetry, logger
+
+_ONE: Final[LiteralString] = """SELECT * FROM convstore.append_event(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)"""
+_MANY: Final[LiteralString] = """SELECT * FROM convstore.append_events(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)"""
+
+
+def append(
+    caller: Caller,
+    known: KnownStreams,
+    telemetry: Telemetry,
+    target: Target,
+    batch: Batch,
+    expected: object,
+) -> AppendResult:
+    """Append a batch; what it raises has written nothing (``StoreUnavailable`` tells where that is not certain)."""
+    number = expected_number(expected)
+    started = time.perf_counter()
+    try:
+        row = _send(caller, known, target, batch, number)
+    except pg.UniqueViolation as e:
+        error = race(e, target, batch)
+        telemetry.conflicts.labels(type(error).__name__).inc()
+        raise error from e
+    finally:
+        telemetry.append_seconds.observe(time.perf_counter() - started)
+    outcome, context_id, stream_id, context, first, last, position, actual, detail = row
+    if context is not None and caller.commits:
+        origin = hashing.origin(target.tenant, context, target.stream)
+        known.learn(target.tenant, target.stream, Known(context_id, stream_id, context, origin))
+    if outcome in ("appended", "repeated"):
+        repeated = outcome == "repeated"
+        if repeated:
+            telemetry.repeats.inc()
+        else:
+            telemetry.appended.inc(len(batch.rows))
+            telemetry.append_events.observe(len(batch.rows))
+        return AppendResult(
+            target.stream,
+            first,
+            last,
+            position,
+            repeated and batch.may_repeat,
+            tuple(r.event_id for r in batch.rows),
+        )
+    error = refusal(outcome, target, batch, expected, actual, detail, (first, last))
+    telemetry.conflicts.labels(type(error).__name__).inc()
+    logger(stream=target.stream, context=target.context, key=batch.key).debug("append refused", reason=str(error))
+    raise error
+
+
+def _send(caller: Caller, known: KnownStreams, target: Target, batch: Batch, expected: int | None) -> Row:
+    cached = known.get((target.tenant, target.stream))
+    if cached is not None and target.context is not None and target.context != cached.context:
+        raise ContextMismatch(target.stream, cached.context, target.context)
+    query = _ONE if len(batch.rows) == 1 else _MANY
+    for ids in (cached, None):
+        where = place(target, ids, expected)
+        columns = one(batch) if query is _ONE else many(batch)
+        rows = caller.call(
+            query,
+            [*where, batch.may_repeat, *columns],
+            again=[*where, True, *columns],
+            tenant=target.tenant,
+            action="append events",
+            role="convstore_writer",
+        )
+        if rows[0][0] != "unknown_stream":
+            return rows[0]
+        known.pop((target.tenant, target.stream), None)
+    raise AssertionError("unreachable: by name a stream is found or created")

@@ -1,0 +1,152 @@
+"""What an append sends and what its answers mean; the sending is in ``append_async``.
+
+The names' numeric ids are remembered after a committed append, with a digest of the names that the server compares:
+after a restore the same ids may belong to another stream.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+import psycopg
+
+from eventstore.errors import (
+    ContextMismatch,
+    ConvstoreError,
+    IdempotencyConflict,
+    StreamClosed,
+    UniqueKeyConflict,
+    VersionConflict,
+)
+from eventstore.log import binary
+from eventstore.log.batch import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A stream's ids, and the names that they were learned for."""
+
+    context_id: int
+    stream_id: int
+    context: str
+    origin: bytes
+
+
+class KnownStreams(dict[tuple[str, str], Known]):
+    """(tenant, stream) → ids, of at most ``limit`` streams; the oldest entry makes room."""
+
+    limit: Final = 100_000
+
+    def learn(self, tenant: str, stream: str, known: Known) -> None:
+        """Remember a stream that is committed."""
+        while len(self) >= self.limit:
+            self.pop(next(iter(self)), None)
+        self[tenant, stream] = known
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The stream that an append goes to, as the caller named it."""
+
+    tenant: str
+    stream: str
+    context: str | None
+    tags: Mapping[str, str] | None
+
+
+def place(target: Target, known: Known | None, expected: int | None) -> list[Any]:
+    """Give the parameters that say where an append goes."""
+    if known is not None:
+        return [
+            target.tenant,
+            target.stream,
+            None,
+            None,
+            known.context_id,
+            known.stream_id,
+            known.origin,
+            expected,
+        ]
+    tags = None if target.tags is None else orjson.dumps(dict(target.tags)).decode()
+    return [target.tenant, target.stream, target.context, tags, None, None, None, expected]
+
+
+def one(batch: Batch) -> list[Any]:
+    """Give the parameters of ``append_event``."""
+    row = batch.rows[0]
+    return [
+        row.event_id,
+        row.schema_version,
+        row.format,
+        row.type,
+        row.subject,
+        row.agent,
+        row.call_id,
+        row.task_id,
+        row.run_id,
+        row.unique_key,
+        None if row.metadata is None else binary.JsonBytes(row.metadata),
+        binary.JsonBytes(row.data),
+    ]
+
+
+def many(batch: Batch) -> list[Any]:
+    """Give the parameters of ``append_events``: a column an array."""
+    rows = batch.rows
+    return [
+        binary.uuids([r.event_id for r in rows]),
+        binary.smallints([r.schema_version for r in rows]),
+        binary.smallints([r.format for r in rows]),
+        binary.texts([r.type for r in rows]),
+        binary.texts([r.subject for r in rows]),
+        binary.texts([r.agent for r in rows]),
+        binary.texts([r.call_id for r in rows]),
+        binary.texts([r.task_id for r in rows]),
+        binary.texts([r.run_id for r in rows]),
+        binary.texts([r.unique_key for r in rows]),
+        binary.jsons([r.metadata for r in rows]),
+        binary.jsons([r.data for r in rows]),
+    ]
+
+
+def refusal(
+    outcome: str,
+    target: Target,
+    batch: Batch,
+    expected: object,
+    actual: int,
+    detail: str,
+    stored: tuple[int | None, int | None],
+) -> ConvstoreError:
+    """Turn the server's refusal into an error."""
+    if outcome == "version_conflict":
+        return VersionConflict(expected, actual, stream=target.stream)
+    if outcome == "idempotency_conflict":
+        where = "versions {} to {}".format(*stored) if stored[0] != stored[1] else f"version {stored[0]}"
+        return IdempotencyConflict(_named(batch), where, f"{len(batch.rows)} events: {detail}")
+    if outcome == "context_mismatch":
+        return ContextMismatch(target.stream, detail, target.context or "")
+    if outcome == "closed":
+        return StreamClosed(target.stream, actual)
+    if outcome == "unique_key":
+        return UniqueKeyConflict(detail, target.context or target.stream)
+    raise AssertionError(f"append answered {outcome!r}, which this code does not know; is the database newer?")
+
+
+def race(e: psycopg.Error, target: Target, batch: Batch) -> ConvstoreError:
+    """Explain a unique index that refused what was not there when the function looked."""
+    if e.diag.constraint_name == "events_unique_key":
+        keys = [row.unique_key for row in batch.rows if row.unique_key is not None]
+        return UniqueKeyConflict(", ".join(keys), target.context or target.stream)
+    return IdempotencyConflict(_named(batch), "another append with these ids", f"{len(batch.rows)} events")
+
+
+def _named(batch: Batch) -> str:
+    if batch.key is not None:
+        return f"key {batch.key!r}"
+    ids: list[uuid.UUID] = [row.event_id for row in batch.rows]
+    return f"id {ids[0]}" if len(ids) == 1 else f"ids {ids[0]} …"

@@ -1,0 +1,113 @@
+"""Parameters that are bytes already, passed to Postgres as they are.
+
+psycopg's own array dumper visits each element in Python; a batch's columns are encoded once here and joined in C.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import psycopg
+from psycopg import pq
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import AdaptersMap, Dumper, Loader
+
+BINARY = pq.Format.BINARY
+_TEXT, JSON, _UUID, _INT2 = 25, 114, 2950, 21
+_ARRAY = {_TEXT: 1009, JSON: 199, _UUID: 2951, _INT2: 1005}
+
+
+class JsonBytes(bytes):
+    """Encoded JSON, passed as the type ``json``."""
+
+
+class Array:
+    """A one-dimensional array in Postgres' binary form."""
+
+    __slots__ = ("oid", "wire")
+
+    def __init__(self, element: int, values: Sequence[bytes | None]) -> None:
+        self.oid = _ARRAY[element]
+        has_null = None in values
+        head = struct.pack(">iiIii", 1, has_null, element, len(values), 1)
+        pack = _LENGTH.pack
+        self.wire = head + b"".join([b"\xff\xff\xff\xff" if v is None else pack(len(v)) + v for v in values])
+
+
+_LENGTH = struct.Struct(">i")
+
+
+def texts(values: Sequence[str | None]) -> Array | None:
+    """Make a ``text[]``; None where all are None."""
+    if all(v is None for v in values):
+        return None
+    return Array(_TEXT, [None if v is None else v.encode() for v in values])
+
+
+def jsons(values: Sequence[bytes | None]) -> Array | None:
+    """Make a ``json[]``; None where all are None."""
+    return None if all(v is None for v in values) else Array(JSON, values)
+
+
+def uuids(values: Iterable[uuid.UUID]) -> Array:
+    """Make a ``uuid[]``."""
+    return Array(_UUID, [v.bytes for v in values])
+
+
+def smallints(values: Iterable[int]) -> Array:
+    """Make a ``smallint[]``."""
+    pack = struct.Struct(">h").pack
+    return Array(_INT2, [pack(v) for v in values])
+
+
+class _JsonDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = JSON
+
+    def dump(self, obj: JsonBytes) -> Buffer:
+        return obj
+
+
+class _ArrayDumper(Dumper):
+    """One dumper a type of array: the key makes psycopg keep them apart."""
+
+    format = pq.Format.BINARY
+
+    def get_key(self, obj: Array, format: object) -> tuple[type, int]:  # type: ignore[override]  # noqa: A002, ARG002
+        return (self.cls, obj.oid)
+
+    def upgrade(self, obj: Array, format: object) -> _ArrayDumper:  # noqa: A002, ARG002
+        dumper = type(self)(self.cls)
+        dumper.oid = obj.oid
+        return dumper
+
+    def dump(self, obj: Array) -> Buffer:
+        return obj.wire
+
+
+class BytesLoader(Loader):
+    """JSON columns as the bytes that were stored."""
+
+    format = pq.Format.BINARY
+
+    def load(self, data: Buffer) -> bytes:
+        """Copy the bytes out of the result."""
+        return bytes(data)
+
+
+def adapters() -> AdaptersMap:
+    """Return psycopg's adapters with ours added, for our connections or for a cursor on somebody else's."""
+    ours = AdaptersMap(psycopg.adapters)
+    register(ours)
+    return ours
+
+
+def register(target: AdaptersMap | AdaptContext) -> None:
+    """Add our adapters to a map, a connection or a cursor."""
+    adapters_map: Final = target if isinstance(target, AdaptersMap) else target.adapters
+    adapters_map.register_dumper(JsonBytes, _JsonDumper)
+    adapters_map.register_dumper(Array, _ArrayDumper)
+    adapters_map.register_loader("json", BytesLoader)

@@ -1,0 +1,253 @@
+# Generated from connection_async.py by ops/generate_sync.py: edit that one.
+"""How calls reach Postgres: through the store's pool, where a lost connection is made good, or on the caller's own.
+
+Each call is one statement that commits by itself. A call whose connection was lost may have been carried out, so it is
+sent again with ``again=`` parameters that make the server look for what it wrote the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, LiteralString, Protocol, TypeAlias
+
+import psycopg
+from psycopg import RawCursor
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from eventstore.errors import ConvstoreError, SchemaOutOfDate, StoreUnavailable
+from eventstore.log import binary, faults
+from eventstore.log.deadline import Deadline
+from eventstore.telemetry import Telemetry, logger
+
+Params: TypeAlias = Sequence[Any]
+Row: TypeAlias = tuple[Any, ...]
+
+
+class _Lost(Exception):
+    """The connection went away under a call that can be sent again."""
+
+
+class Caller(Protocol):
+    """What runs a statement: the store's pool, or a connection of the caller."""
+
+    commits: bool
+    """Whether a call is committed when it returns."""
+
+    def call(
+        self,
+        query: LiteralString,
+        params: Params,
+        *,
+        tenant: str,
+        action: str,
+        role: str,
+        again: Params | None = None,
+    ) -> list[Row]:
+        """Run a statement and return its rows; ``action`` and ``role`` are for the error where it may not run."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]:
+        """Give a connection for one transaction; a savepoint where the caller's is in one."""
+        ...
+
+
+class Pooled:
+    """The store's own connections."""
+
+    commits = True
+
+    def __init__(self, url: str, *, timeout: float, size: int, prepare: bool, telemetry: Telemetry) -> None:
+        self.conninfo = make_conninfo(url, **_defaults(url, timeout))
+        self.timeout = timeout
+        self.prepare = prepare
+        self.login = ""
+        self.refusal: SchemaOutOfDate | None = None
+        self._telemetry = telemetry
+        self._deadline = Deadline(timeout)
+        self._pool: ConnectionPool[psycopg.Connection[Row]] = ConnectionPool(
+            self.conninfo,
+            min_size=1,
+            max_size=size,
+            timeout=timeout,
+            open=False,
+            name="convstore",
+            kwargs={
+                "autocommit": True,
+                "prepare_threshold": 2 if prepare else None,
+                "context": binary.adapters(),
+                "row_factory": tuple_row,
+            },
+        )
+
+    def open(self) -> None:
+        """Connect once, so that a wrong URL says so at once and in libpq's words; then open the pool."""
+        with self.beside() as conn:
+            self.login = conn.info.user
+        self._pool.open()
+        self._telemetry.pools.add(self._pool)
+
+    @contextmanager
+    def beside(self) -> Iterator[psycopg.Connection[Row]]:
+        """Give a connection that is not the pool's."""
+        try:
+            conn = psycopg.Connection.connect(self.conninfo, autocommit=True, prepare_threshold=None)
+        except psycopg.OperationalError as e:
+            raise faults.unavailable(e) from e
+        with conn:
+            yield conn
+
+    def close(self) -> None:
+        """Return the connections."""
+        self._deadline.close()
+        self._pool.close()
+
+    def call(
+        self,
+        query: LiteralString,
+        params: Params,
+        *,
+        tenant: str,
+        action: str,
+        role: str,
+        again: Params | None = None,
+    ) -> list[Row]:
+        """Run a statement that commits by itself; send it again where the connection is lost, until the time-out.
+
+        Raises ``StoreUnavailable`` after that, with ``outcome="unknown"`` where it may have been carried out.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        try:
+            return self._once(query, params, tenant, action, role)
+        except _Lost as e:
+            self._telemetry.retries.inc()
+            logger().warning(
+                "connection lost, sending again",
+                action=action,
+                tenant=tenant,
+                error=str(e.__cause__),
+            )
+        try:
+            for attempt in Retrying(
+                retry=retry_if_exception_type(_Lost),
+                wait=wait_random_exponential(multiplier=0.02, max=1.0),
+                stop=stop_after_delay(self.timeout),
+                reraise=True,
+            ):
+                with attempt:
+                    return self._once(query, params if again is None else again, tenant, action, role)
+        except _Lost as e:
+            raise faults.unavailable(e.__cause__ or e, "unknown") from e.__cause__
+        except StoreUnavailable as e:
+            raise StoreUnavailable(e.reason, "unknown") from e
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    def _once(self, query: LiteralString, params: Params, tenant: str, action: str, role: str) -> list[Row]:
+        conn = self._connection()
+        try:
+            with self._deadline.over(conn):
+                return fetch(conn, query, params)
+        except psycopg.Error as e:
+            if faults.lost(e, conn):
+                raise _Lost from e
+            known = faults.translate(e, tenant=tenant, login=self.login, action=action, role=role)
+            if known is None:
+                raise
+            raise known from e
+        except TimeoutError as e:
+            raise StoreUnavailable(f"the server did not answer within {self.timeout:g} s", "unknown") from e
+        finally:
+            self._pool.putconn(conn)
+
+    def _connection(self) -> psycopg.Connection[Row]:
+        try:
+            return self._pool.getconn()
+        except PoolTimeout as e:
+            raise StoreUnavailable(f"no connection within {self.timeout:g} s: {e}") from e
+        except PoolClosed as e:
+            raise StoreUnavailable("the store is closed") from e
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Row]]:
+        """Give a connection for one transaction; it commits where the block ends well."""
+        if self.refusal is not None:
+            raise self.refusal
+        conn = self._connection()
+        try:
+            try:
+                with conn.transaction():
+                    yield conn
+            except psycopg.OperationalError as e:
+                if faults.lost(e, conn):
+                    raise faults.unavailable(e, "unknown") from e
+                raise
+        finally:
+            self._pool.putconn(conn)
+
+
+class Bound:
+    """A connection of the caller, with whatever transaction it is in."""
+
+    commits = False
+
+    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+        self._conn = conn
+
+    def call(
+        self,
+        query: LiteralString,
+        params: Params,
+        *,
+        tenant: str,
+        action: str,
+        role: str,
+        again: Params | None = None,
+    ) -> list[Row]:
+        """Run a statement in the caller's transaction."""
+        try:
+            return fetch(self._conn, query, params)
+        except psycopg.Error as e:
+            known: ConvstoreError | None = None
+            if not self._conn.closed:
+                login = self._conn.info.user
+                known = faults.translate(e, tenant=tenant, login=login, action=action, role=role)
+            if known is None:
+                raise
+            raise known from e
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """Give the caller's connection, in a savepoint where it is in a transaction."""
+        with self._conn.transaction():
+            yield self._conn
+
+
+def fetch(conn: psycopg.Connection[Any], query: LiteralString, params: Params) -> list[Row]:
+    """Run one statement and fetch its rows, whatever factories and adapters the connection was set up with."""
+    cursor: RawCursor[Row] = RawCursor(conn, row_factory=tuple_row)
+    if conn.adapters.get_loader(binary.JSON, binary.BINARY) is not binary.BytesLoader:
+        binary.register(cursor)
+    cursor.execute(query, params, binary=True)
+    return cursor.fetchall()
+
+
+def _defaults(url: str, timeout: float) -> dict[str, Any]:
+    """Give what the URL leaves open; a dead network is noticed within the time-out."""
+    given = conninfo_to_dict(url)
+    defaults: dict[str, Any] = {
+        "application_name": "convstore",
+        "client_encoding": "UTF8",
+        "connect_timeout": max(2, round(timeout)),
+        "keepalives_idle": 30,
+        "tcp_user_timeout": round(timeout * 1000),
+    }
+    return {key: value for key, value in defaults.items() if key not in given or key == "client_encoding"}

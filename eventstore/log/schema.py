@@ -1,0 +1,179 @@
+# Generated from schema_async.py by ops/generate_sync.py: edit that one.
+"""The migration runner: numbered files once, functions whenever they changed, safe from many processes at once.
+
+One process at a time works, by an advisory lock that is polled: waiting inside ``pg_advisory_lock`` would hold a
+snapshot that ``CREATE INDEX CONCURRENTLY`` of the process at work waits for. The lock belongs to a transaction, so it
+holds behind a transaction pooler too, and goes with a killed process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import LiteralString, cast
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.rows import tuple_row
+
+from eventstore.errors import MigrationFailed
+from eventstore.log import faults
+from eventstore.log.pause import pause
+from eventstore.log.sql_files import FileState, SqlFile, SqlFiles, refuse_unfit
+
+LOCK = 0x636F6E7673746F72  # "convstor"
+_RECORD: dict[str, LiteralString] = {
+    "migration": "INSERT INTO convstore.schema_migrations (name, checksum) VALUES (%s, %s)",
+    "function": "INSERT INTO convstore.schema_functions (name, checksum) VALUES (%s, %s) ON CONFLICT (name)"
+    " DO UPDATE SET checksum = excluded.checksum, applied_at = clock_timestamp()",
+}
+_APPLIED: dict[str, LiteralString] = {
+    "migration": "SELECT name, checksum FROM convstore.schema_migrations",
+    "function": "SELECT name, checksum FROM convstore.schema_functions",
+}
+
+
+def status(conn: psycopg.Connection[object], files: SqlFiles) -> list[FileState]:
+    """Compare the files with what the database has."""
+    migrations = _applied(conn, "migration")
+    functions = _applied(conn, "function")
+    states = []
+    for file in files.migrations:
+        stored = migrations.pop(file.name, None)
+        state = "pending" if stored is None else "applied" if stored == file.checksum else "edited"
+        states.append(FileState(file.name, state))
+    states.extend(FileState(name, "unknown") for name in sorted(migrations))
+    for file in files.functions:
+        stored = functions.get(file.name)
+        state = "pending" if stored is None else "applied" if stored == file.checksum else "changed"
+        states.append(FileState(file.name, state))
+    return states
+
+
+def migrate(conninfo: str, files: SqlFiles, *, timeout: float, dry_run: bool = False) -> list[str]:
+    """Apply what is missing and return the names, in order.
+
+    Raises ``MigrationFailed`` where a file fails or ``timeout`` seconds pass (the database is then as it was before
+    that file), ``SchemaOutOfDate`` where the database is newer than this code.
+    """
+    deadline = time.monotonic() + timeout
+    try:
+        with psycopg.Connection.connect(
+            conninfo, autocommit=True, prepare_threshold=None, row_factory=tuple_row
+        ) as work:
+            if dry_run:
+                states = status(work, files)
+                refuse_unfit(states)
+                return [s.name for s in states if s.state != "applied"]
+            with psycopg.Connection.connect(conninfo, prepare_threshold=None) as lock:
+                _take_lock(lock, deadline)
+                return _apply_missing(work, files, deadline)
+    except psycopg.OperationalError as e:
+        raise faults.unavailable(e) from e
+
+
+def _take_lock(conn: psycopg.Connection[object], deadline: float) -> None:
+    while True:
+        cursor = conn.execute(
+            "SELECT pg_try_advisory_xact_lock(%s), set_config('idle_in_transaction_session_timeout', '0', true)",
+            [LOCK],
+        )
+        row = cast("tuple[bool, str]", cursor.fetchone())
+        if row[0]:
+            return
+        conn.rollback()
+        if time.monotonic() > deadline:
+            raise MigrationFailed("another process has been migrating this database for the whole time-out; try again")
+        pause(0.05)
+
+
+def _apply_missing(conn: psycopg.Connection[object], files: SqlFiles, deadline: float) -> list[str]:
+    states = status(conn, files)
+    refuse_unfit(states)
+    wanted = {s.name for s in states if s.state != "applied"}
+    migrations = [file for file in files.migrations if file.name in wanted]
+    functions = [file for file in files.functions if file.name in wanted]
+    if functions or migrations:  # rights follow what was made anew
+        functions += [file for file in files.functions if file.name == "roles.sql" and file not in functions]
+    together: list[SqlFile] = []
+    for file in migrations:
+        if file.transactional:
+            together.append(file)
+            continue
+        _in_one_transaction(conn, files.bootstrap, together, [], deadline)
+        together = []
+        _alone(conn, file)
+    if together or functions:
+        _in_one_transaction(conn, files.bootstrap, together, functions, deadline)
+    return [file.name for file in migrations] + [file.name for file in functions if file.name in wanted]
+
+
+def _in_one_transaction(
+    conn: psycopg.Connection[object],
+    bootstrap: str,
+    migrations: Sequence[SqlFile],
+    functions: Sequence[SqlFile],
+    deadline: float,
+) -> None:
+    while True:
+        name = "bootstrap.sql"
+        try:
+            with conn.transaction():
+                # For a table that somebody uses: then back off, so that we don't hold up those behind us.
+                conn.execute("SET LOCAL lock_timeout = '2s'")
+                conn.execute(bootstrap)
+                conn.execute("SET LOCAL search_path = convstore")
+                conn.execute("SET LOCAL check_function_bodies = off")
+                conn.execute("SET LOCAL client_min_messages = notice")
+                for file in migrations:
+                    name = file.name
+                    conn.execute(file.text)
+                    _record(conn, "migration", file)
+                for file in functions:
+                    name = file.name
+                    conn.execute(file.text)
+                    _record(conn, "function", file)
+        except psycopg.Error as e:
+            if not _passing(e):
+                raise MigrationFailed(f"{name}: {e}; nothing of it was applied") from e
+            if time.monotonic() > deadline:
+                raise MigrationFailed(
+                    f"{name}: {e}; it was in the way for the whole time-out, nothing was applied"
+                ) from e
+            pause(0.1)
+        else:
+            return
+
+
+def _alone(conn: psycopg.Connection[object], file: SqlFile) -> None:
+    """Run a file whose one statement can't be in a transaction; what a killed run left is undone first."""
+    try:
+        if file.before is not None:
+            conn.execute(file.before)
+        conn.execute(file.text)
+        _record(conn, "migration", file)
+    except psycopg.Error as e:
+        raise MigrationFailed(f"{file.name}: {e}; migrate again: it begins by undoing what was left") from e
+
+
+def _passing(e: psycopg.Error) -> bool:
+    """Tell whether an error comes from another process at the same work, or in the way, and may be gone next time."""
+    if isinstance(e, pg.LockNotAvailable | pg.DeadlockDetected | pg.SerializationFailure):
+        return True
+    # Roles and grants belong to the cluster: two databases of one that migrate at once meet in its catalogues.
+    return "tuple concurrently" in str(e) or (
+        isinstance(e, pg.UniqueViolation | pg.DuplicateObject) and "pg_" in str(e)
+    )
+
+
+def _record(conn: psycopg.Connection[object], kind: str, file: SqlFile) -> None:
+    conn.execute(_RECORD[kind], [file.name, file.checksum])
+
+
+def _applied(conn: psycopg.Connection[object], kind: str) -> dict[str, str]:
+    cursor = conn.execute("SELECT to_regclass('convstore.schema_functions') IS NOT NULL")
+    row = cast("tuple[bool]", cursor.fetchone())
+    if not row[0]:
+        return {}
+    cursor = conn.execute(_APPLIED[kind])
+    return dict(cast("list[tuple[str, str]]", cursor.fetchall()))

@@ -1,0 +1,208 @@
+# Generated from store_async.py by ops/generate_sync.py: edit that one.
+"""The store: a pool of connections to one database, for one tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from prometheus_client import CollectorRegistry
+
+from eventstore.conversation.handle import Conversation, Route
+from eventstore.errors import InvalidItem, SchemaOutOfDate, describe
+from eventstore.log import faults, names, sql_files
+from eventstore.log.appending import KnownStreams
+from eventstore.log.audit import VerifyReport
+from eventstore.log.connection import Bound, Pooled
+from eventstore.log.read import streams
+from eventstore.log.rows import StreamPage
+from eventstore.log.schema import migrate, status
+from eventstore.log.sql_files import FileState, refuse_unfit
+from eventstore.log.verify import verify
+from eventstore.opening import start_embedded
+from eventstore.settings import Settings
+from eventstore.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from eventstore.embedded import Server
+
+
+class Scope:
+    """Conversations of one tenant, by some route to the log: what a store, a transaction and ``using`` share."""
+
+    def __init__(self, route: Route, tenant: str) -> None:
+        self._route = route
+        self.tenant = names.check_name("tenant", tenant)
+
+    def conversation(
+        self, name: str, *, context: str | None = None, tags: Mapping[str, str] | None = None
+    ) -> Conversation:
+        """Return the handle of a conversation, with no I/O; its first append creates it.
+
+        ``context`` (default: the stream's own name) and ``tags`` are fixed then.
+        """
+        return Conversation(self._route, self.tenant, name, context, tags)
+
+    def for_tenant(self, tenant: str) -> Scope:
+        """Return the same for another tenant, sharing the connections."""
+        return Scope(self._route, tenant)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Scope]:
+        """Give a scope whose appends commit together where the block ends well, or leave nothing.
+
+        A lost connection is not made good in here: what the block did may have been more than appends. A COMMIT cut
+        off raises ``StoreUnavailable`` with ``outcome="unknown"``; with keys, the whole block can be run again.
+        """
+        with self._route.caller.transaction() as conn:
+            yield self.using(conn)
+
+    def using(self, conn: psycopg.Connection[Any]) -> Scope:
+        """Return a scope whose calls run on the caller's connection, in whatever transaction it is in.
+
+        The caller's rollback leaves nothing of them, its commit everything. A refusal (``VersionConflict`` and its
+        like) leaves the transaction alive; an error of the server aborts it, as any statement's would.
+        """
+        return Scope(replace(self._route, caller=Bound(conn)), self.tenant)
+
+    def conversations(
+        self,
+        *,
+        context: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> StreamPage:
+        """Return a page of the tenant's streams in order of name; ``page.after`` continues it."""
+        if type(limit) is not int or not 1 <= limit <= 10_000:
+            raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
+        return streams(self._route.caller, self.tenant, context, tags, after, limit)
+
+    def verify(self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None) -> VerifyReport:
+        """Check that no event of ``stream``, or of the whole tenant, was changed since it was appended.
+
+        Needs the role ``convstore_auditor``. ``progress`` is called with a stream's name and the events checked so far.
+        """
+        return verify(self._route.caller, self.tenant, stream, progress)
+
+
+class EventStore(Scope):
+    """The store behind a URL. Many threads or tasks may use one; close it, or use it as a context manager."""
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        tenant: str | None = None,
+        timeout: float = 30.0,
+        registry: CollectorRegistry | None = None,
+    ) -> EventStore:
+        """Connect to a store.
+
+        Args:
+            url: a libpq URL; None: ``CONVSTORE_URL``, else the embedded Postgres, started and migrated.
+            tenant: whose data; None: ``CONVSTORE_TENANT``, else ``"default"``.
+            timeout: seconds that a call may take, waiting for a connection and retries included.
+            registry: where the store's own Prometheus metrics go; None: one of its own, ``store.telemetry.registry``.
+
+        Raises:
+            StoreUnavailable: nobody answers there; says so in libpq's words.
+            SchemaOutOfDate: the database is newer than this code. One that is not migrated raises it at the first call.
+            EmbeddedUnavailable: the embedded Postgres can't start; the text says why.
+        """
+        return cls(url, tenant=tenant, timeout=timeout, registry=registry)._opened()
+
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        tenant: str | None,
+        timeout: float,
+        registry: CollectorRegistry | None,
+    ) -> None:
+        if not isinstance(timeout, int | float) or not timeout > 0:
+            raise InvalidItem("timeout", f"{describe(timeout)}; give seconds above 0")
+        self._settings = Settings()
+        self._url = url if url is not None else self._settings.url
+        self._timeout = timeout
+        self._server: Server | None = None
+        self._pooled: Pooled | None = None
+        self.telemetry = Telemetry.of(registry)
+        self.tenant = names.check_name("tenant", self._settings.tenant if tenant is None else tenant)
+
+    def _opened(self) -> EventStore:
+        if self._pooled is not None:
+            return self
+        settings = self._settings
+        if self._url is None:
+            self._server = start_embedded(settings.home, self._timeout)
+        pooled = Pooled(
+            self._server.url if self._server is not None else self._url or "",
+            timeout=self._timeout,
+            size=settings.pool_size,
+            prepare=settings.prepare or self._server is not None,
+            telemetry=self.telemetry,
+        )
+        try:
+            pooled.open()
+            self._pooled = pooled
+            self._route = Route(pooled, KnownStreams(), self.telemetry)
+            self._look_at_schema(pooled)
+            if self._server is not None and pooled.refusal is not None:
+                self.migrate()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _look_at_schema(self, pooled: Pooled) -> None:
+        """Refuse a database that is newer than this code; let one that is older be migrated, and nothing else."""
+        states = self.schema()
+        if any(s.state == "unknown" for s in states):
+            refuse_unfit(states)
+        pending = [s.name for s in states if s.state in ("pending", "edited") and s.name[:4].isdigit()]
+        pooled.refusal = None
+        if pending or (self._server is not None and any(s.state != "applied" for s in states)):
+            pooled.refusal = SchemaOutOfDate(
+                f"the database is not migrated for this code: {', '.join(pending)} missing; run: convstore migrate"
+            )
+
+    def schema(self) -> list[FileState]:
+        """Compare the migrations and functions of this code with what the database has."""
+        with self._store().beside() as conn:
+            return status(conn, sql_files.load())
+
+    def migrate(self) -> list[str]:
+        """Apply what the database lacks and return the names; safe from many processes at once."""
+        pooled = self._store()
+        applied = migrate(pooled.conninfo, sql_files.load(), timeout=max(self._timeout, 30.0))
+        pooled.refusal = None
+        return applied
+
+    def _store(self) -> Pooled:
+        if self._pooled is None:
+            raise faults.unavailable(RuntimeError("the store is not open"))
+        return self._pooled
+
+    def close(self) -> None:
+        """Return the connections, and the embedded server if nobody else uses it. Again is no error."""
+        if self._pooled is not None:
+            self._pooled.close()
+        if self._server is not None:
+            self._server.close()
+
+    def __enter__(self) -> EventStore:
+        return self._opened()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

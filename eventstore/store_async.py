@@ -1,0 +1,211 @@
+"""The store: a pool of connections to one database, for one tenant."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from prometheus_client import CollectorRegistry
+
+from eventstore.conversation.handle_async import AsyncConversation, AsyncRoute
+from eventstore.errors import InvalidItem, SchemaOutOfDate, describe
+from eventstore.log import faults, names, sql_files
+from eventstore.log.appending import KnownStreams
+from eventstore.log.audit import VerifyReport
+from eventstore.log.connection_async import AsyncBound, AsyncPooled
+from eventstore.log.read_async import streams_async
+from eventstore.log.rows import StreamPage
+from eventstore.log.schema_async import migrate_async, status_async
+from eventstore.log.sql_files import FileState, refuse_unfit
+from eventstore.log.verify_async import verify_async
+from eventstore.opening import Awaitable, start_embedded_async
+from eventstore.settings import Settings
+from eventstore.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from eventstore.embedded import Server
+
+
+class AsyncScope:
+    """Conversations of one tenant, by some route to the log: what a store, a transaction and ``using`` share."""
+
+    def __init__(self, route: AsyncRoute, tenant: str) -> None:
+        self._route = route
+        self.tenant = names.check_name("tenant", tenant)
+
+    def conversation(
+        self, name: str, *, context: str | None = None, tags: Mapping[str, str] | None = None
+    ) -> AsyncConversation:
+        """Return the handle of a conversation, with no I/O; its first append creates it.
+
+        ``context`` (default: the stream's own name) and ``tags`` are fixed then.
+        """
+        return AsyncConversation(self._route, self.tenant, name, context, tags)
+
+    def for_tenant(self, tenant: str) -> AsyncScope:
+        """Return the same for another tenant, sharing the connections."""
+        return AsyncScope(self._route, tenant)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncScope]:
+        """Give a scope whose appends commit together where the block ends well, or leave nothing.
+
+        A lost connection is not made good in here: what the block did may have been more than appends. A COMMIT cut
+        off raises ``StoreUnavailable`` with ``outcome="unknown"``; with keys, the whole block can be run again.
+        """
+        async with self._route.caller.transaction() as conn:
+            yield self.using(conn)
+
+    def using(self, conn: psycopg.AsyncConnection[Any]) -> AsyncScope:
+        """Return a scope whose calls run on the caller's connection, in whatever transaction it is in.
+
+        The caller's rollback leaves nothing of them, its commit everything. A refusal (``VersionConflict`` and its
+        like) leaves the transaction alive; an error of the server aborts it, as any statement's would.
+        """
+        return AsyncScope(replace(self._route, caller=AsyncBound(conn)), self.tenant)
+
+    async def conversations(
+        self,
+        *,
+        context: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> StreamPage:
+        """Return a page of the tenant's streams in order of name; ``page.after`` continues it."""
+        if type(limit) is not int or not 1 <= limit <= 10_000:
+            raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
+        return await streams_async(self._route.caller, self.tenant, context, tags, after, limit)
+
+    async def verify(
+        self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None
+    ) -> VerifyReport:
+        """Check that no event of ``stream``, or of the whole tenant, was changed since it was appended.
+
+        Needs the role ``convstore_auditor``. ``progress`` is called with a stream's name and the events checked so far.
+        """
+        return await verify_async(self._route.caller, self.tenant, stream, progress)
+
+
+# sync: class EventStore(Scope):
+class AsyncEventStore(AsyncScope, Awaitable):  # async only
+    """The store behind a URL. Many threads or tasks may use one; close it, or use it as a context manager."""
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        *,
+        tenant: str | None = None,
+        timeout: float = 30.0,
+        registry: CollectorRegistry | None = None,
+    ) -> AsyncEventStore:
+        """Connect to a store.
+
+        Args:
+            url: a libpq URL; None: ``CONVSTORE_URL``, else the embedded Postgres, started and migrated.
+            tenant: whose data; None: ``CONVSTORE_TENANT``, else ``"default"``.
+            timeout: seconds that a call may take, waiting for a connection and retries included.
+            registry: where the store's own Prometheus metrics go; None: one of its own, ``store.telemetry.registry``.
+
+        Raises:
+            StoreUnavailable: nobody answers there; says so in libpq's words.
+            SchemaOutOfDate: the database is newer than this code. One that is not migrated raises it at the first call.
+            EmbeddedUnavailable: the embedded Postgres can't start; the text says why.
+        """
+        return cls(url, tenant=tenant, timeout=timeout, registry=registry)  # async only
+        # sync: return cls(url, tenant=tenant, timeout=timeout, registry=registry)._opened()
+
+    def __init__(
+        self,
+        url: str | None,
+        *,
+        tenant: str | None,
+        timeout: float,
+        registry: CollectorRegistry | None,
+    ) -> None:
+        if not isinstance(timeout, int | float) or not timeout > 0:
+            raise InvalidItem("timeout", f"{describe(timeout)}; give seconds above 0")
+        self._settings = Settings()
+        self._url = url if url is not None else self._settings.url
+        self._timeout = timeout
+        self._server: Server | None = None
+        self._pooled: AsyncPooled | None = None
+        self.telemetry = Telemetry.of(registry)
+        self.tenant = names.check_name("tenant", self._settings.tenant if tenant is None else tenant)
+
+    async def _opened(self) -> AsyncEventStore:
+        if self._pooled is not None:
+            return self
+        settings = self._settings
+        if self._url is None:
+            self._server = await start_embedded_async(settings.home, self._timeout)
+        pooled = AsyncPooled(
+            self._server.url if self._server is not None else self._url or "",
+            timeout=self._timeout,
+            size=settings.pool_size,
+            prepare=settings.prepare or self._server is not None,
+            telemetry=self.telemetry,
+        )
+        try:
+            await pooled.open()
+            self._pooled = pooled
+            self._route = AsyncRoute(pooled, KnownStreams(), self.telemetry)
+            await self._look_at_schema(pooled)
+            if self._server is not None and pooled.refusal is not None:
+                await self.migrate()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _look_at_schema(self, pooled: AsyncPooled) -> None:
+        """Refuse a database that is newer than this code; let one that is older be migrated, and nothing else."""
+        states = await self.schema()
+        if any(s.state == "unknown" for s in states):
+            refuse_unfit(states)
+        pending = [s.name for s in states if s.state in ("pending", "edited") and s.name[:4].isdigit()]
+        pooled.refusal = None
+        if pending or (self._server is not None and any(s.state != "applied" for s in states)):
+            pooled.refusal = SchemaOutOfDate(
+                f"the database is not migrated for this code: {', '.join(pending)} missing; run: convstore migrate"
+            )
+
+    async def schema(self) -> list[FileState]:
+        """Compare the migrations and functions of this code with what the database has."""
+        async with self._store().beside() as conn:
+            return await status_async(conn, sql_files.load())
+
+    async def migrate(self) -> list[str]:
+        """Apply what the database lacks and return the names; safe from many processes at once."""
+        pooled = self._store()
+        applied = await migrate_async(pooled.conninfo, sql_files.load(), timeout=max(self._timeout, 30.0))
+        pooled.refusal = None
+        return applied
+
+    def _store(self) -> AsyncPooled:
+        if self._pooled is None:
+            raise faults.unavailable(RuntimeError("the store is not open"))
+        return self._pooled
+
+    async def close(self) -> None:
+        """Return the connections, and the embedded server if nobody else uses it. Again is no error."""
+        if self._pooled is not None:
+            await self._pooled.close()
+        if self._server is not None:
+            self._server.close()
+
+    async def __aenter__(self) -> AsyncEventStore:
+        return await self._opened()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

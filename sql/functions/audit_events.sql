@@ -1,0 +1,32 @@
+-- For verification: a page of a stream's rows as they are stored, with the head as of the same moment; one row of nulls
+-- where the page is empty. It ends at p_limit rows, or before the data read exceeds 1 MiB as stored.
+CREATE OR REPLACE FUNCTION audit_events(
+  p_tenant     text,
+  p_context_id bigint,
+  p_stream_id  bigint,
+  p_after      bigint,
+  p_limit      integer
+) RETURNS TABLE (
+  head bigint, control bigint, closed boolean, streams_recorded_at timestamptz, tenant_fits boolean,
+  version bigint, "position" bigint, recorded_at timestamptz, event_id uuid, schema_version smallint, format smallint,
+  hash bytea, chain bytea, type text, subject text, agent text, call_id text, task_id text, run_id text, unique_key text,
+  metadata json, data json
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, convstore, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  tid integer := tenant_of(p_tenant);
+BEGIN
+  RETURN QUERY
+    SELECT s.head, s.control, s.closed, s.recorded_at, r.tenant_id = tid,
+           r.version, r.position, r.recorded_at, r.event_id, r.schema_version, r.format, r.hash, r.chain, r.type, r.subject,
+           r.agent, r.call_id, r.task_id, r.run_id, r.unique_key, r.metadata, r.data
+      FROM directory d
+      LEFT JOIN streams s ON s.context_id = d.context_id AND s.stream_id = d.stream_id
+      LEFT JOIN LATERAL (
+        SELECT e.*, sum(pg_column_size(e.data)) OVER (ORDER BY e.version) - pg_column_size(e.data) AS before
+          FROM (SELECT * FROM events e WHERE e.context_id = d.context_id AND e.stream_id = d.stream_id AND e.version > p_after
+                 ORDER BY e.version LIMIT p_limit) e) r ON r.before = 0 OR r.before < 1048576
+     WHERE d.context_id = p_context_id AND d.stream_id = p_stream_id AND d.tenant_id = tid
+     ORDER BY r.version;
+END $$;

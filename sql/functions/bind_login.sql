@@ -1,0 +1,13 @@
+-- Lets a login act for a tenant; a null tenant means all of them. Again is no error.
+CREATE OR REPLACE FUNCTION bind_login(
+  p_login  name,
+  p_tenant text
+) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = p_login) THEN
+    RAISE EXCEPTION 'there is no login %', quote_literal(p_login)
+      USING ERRCODE = 'undefined_object', HINT = format('CREATE ROLE %I LOGIN PASSWORD ...', p_login);
+  END IF;
+  INSERT INTO convstore.tenant_logins (login, tenant) VALUES (p_login, p_tenant) ON CONFLICT DO NOTHING;
+END $$;

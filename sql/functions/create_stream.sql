@@ -1,0 +1,30 @@
+-- Creates a stream, and its tenant and context where they are new. Who loses a race finds the winner's rows.
+CREATE OR REPLACE FUNCTION create_stream(
+  p_tenant  text,
+  p_context text,
+  p_stream  text,
+  p_tags    jsonb
+) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+  tid integer;
+  cid bigint;
+  sid bigint;
+BEGIN
+  LOOP -- ON CONFLICT waits for the other transaction; what it committed shows in the next statement
+    SELECT tenant_id INTO tid FROM tenants WHERE name = p_tenant;
+    EXIT WHEN FOUND;
+    INSERT INTO tenants (name) VALUES (p_tenant) ON CONFLICT (name) DO NOTHING;
+  END LOOP;
+  LOOP
+    SELECT context_id INTO cid FROM contexts WHERE tenant_id = tid AND name = p_context;
+    EXIT WHEN FOUND;
+    INSERT INTO contexts (tenant_id, name) VALUES (tid, p_context) ON CONFLICT (tenant_id, name) DO NOTHING;
+  END LOOP;
+  INSERT INTO directory (tenant_id, name, context_id, tags) VALUES (tid, p_stream, cid, coalesce(p_tags, '{}'))
+    ON CONFLICT (tenant_id, name) DO NOTHING RETURNING stream_id INTO sid;
+  IF sid IS NOT NULL THEN
+    INSERT INTO streams (context_id, stream_id, tenant_id, origin)
+      VALUES (cid, sid, tid, sha256(field(p_tenant) || field(p_context) || field(p_stream)));
+  END IF;
+END $$;

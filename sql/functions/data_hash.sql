@@ -1,0 +1,11 @@
+-- The salted hash through which an event's data enters its hash: it can stand in for data that was removed,
+-- and without the context's secret short contents can't be guessed from it.
+CREATE OR REPLACE FUNCTION data_hash(
+  secret   bytea,     -- the context's
+  event_id uuid,
+  format   smallint,
+  data     json
+) RETURNS bytea
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+  SELECT sha256(sha256(secret || uuid_send(event_id)) || int2send(format) || convert_to(data::text, 'UTF8'))
+$$;

@@ -1,0 +1,45 @@
+-- What the log already holds of a batch. An exact repeat has all its ids known, contiguous, in order, with equal
+-- type and data, and begins and ends where an append did. Metadata is not compared: trace ids differ on retries.
+CREATE OR REPLACE FUNCTION find_repeat(
+  p_context_id bigint,
+  p_stream_id  bigint,
+  p_event_ids  uuid[],
+  p_types      text[],
+  p_formats    smallint[],
+  p_datas      json[]
+) RETURNS append_result  -- null where nothing is known
+LANGUAGE plpgsql SET search_path = pg_catalog, convstore, pg_temp AS $$
+DECLARE
+  r    append_result;
+  hits bigint;
+  ord  bigint;
+BEGIN
+  SELECT count(*), min(version), max(version), max(position) INTO hits, r.first_version, r.last_version, r.position
+    FROM events WHERE context_id = p_context_id AND stream_id = p_stream_id AND event_id = ANY (p_event_ids);
+  IF hits = 0 THEN
+    RETURN NULL;
+  END IF;
+  r.outcome := 'idempotency_conflict';
+  r.context_id := p_context_id;
+  r.stream_id := p_stream_id;
+  IF hits < cardinality(p_event_ids) THEN
+    r.detail := format('%s of the %s events given are known', hits, cardinality(p_event_ids));
+    RETURN r;
+  END IF;
+  SELECT min(u.ord) INTO ord
+    FROM unnest(p_event_ids, p_types, p_formats, p_datas) WITH ORDINALITY AS u (event_id, type, format, data, ord)
+    JOIN events e ON e.context_id = p_context_id AND e.stream_id = p_stream_id AND e.event_id = u.event_id
+   WHERE e.version <> r.first_version + u.ord - 1 OR e.type <> u.type
+      OR e.format <> u.format OR e.data::text <> u.data::text;
+  IF ord IS NOT NULL THEN
+    r.detail := format('event %s of the batch has another place, type or data', ord - 1);
+    RETURN r;
+  END IF;
+  IF EXISTS (SELECT FROM events e WHERE e.context_id = p_context_id AND e.stream_id = p_stream_id
+               AND (e.version = r.last_version OR e.version = r.first_version - 1) AND e.chain IS NULL) THEN
+    r.detail := 'the events given are a part of a longer append';
+    RETURN r;
+  END IF;
+  r.outcome := 'repeated';
+  RETURN r;
+END $$;

@@ -1,0 +1,39 @@
+-- A page of a stream's events in order of version. It ends at p_limit rows, or before the data read exceeds 1 MiB as
+-- stored, so that a page of large items stays small; it always holds one row where there is one.
+CREATE OR REPLACE FUNCTION read_events(
+  p_tenant text,
+  p_stream text,
+  p_first  bigint,
+  p_last   bigint,   -- null: to the head
+  p_types  text[],   -- null: all
+  p_limit  integer
+) RETURNS TABLE (
+  context text, stream text, version bigint, "position" bigint, event_id uuid, type text, schema_version smallint,
+  format smallint, data json, metadata json, subject text, agent text, call_id text, task_id text, run_id text,
+  unique_key text, recorded_at timestamptz, hash bytea,
+  found bigint -- rows there were up to p_limit: more than the page has where it was cut by size
+)
+LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100 SET search_path = pg_catalog, convstore, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+  tid   integer := tenant_of(p_tenant);
+  place record;
+BEGIN
+  SELECT d.context_id, d.stream_id, c.name AS context INTO place
+    FROM directory d JOIN contexts c USING (context_id) WHERE d.tenant_id = tid AND d.name = p_stream;
+  IF NOT FOUND THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+    SELECT place.context, p_stream, r.version, r.position, r.event_id, r.type, r.schema_version, r.format, r.data, r.metadata,
+           r.subject, r.agent, r.call_id, r.task_id, r.run_id, r.unique_key, r.recorded_at, r.hash, r.found
+      FROM (SELECT e.*, sum(pg_column_size(e.data)) OVER (ORDER BY e.version) - pg_column_size(e.data) AS before,
+                   count(*) OVER () AS found
+              FROM (SELECT * FROM events e
+                     WHERE e.context_id = place.context_id AND e.stream_id = place.stream_id
+                       AND e.version >= p_first AND (p_last IS NULL OR e.version <= p_last)
+                       AND (p_types IS NULL OR e.type = ANY (p_types))
+                     ORDER BY e.version LIMIT p_limit) e) r
+     WHERE r.before = 0 OR r.before < 1048576
+     ORDER BY r.version;
+END $$;

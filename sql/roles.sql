@@ -1,0 +1,115 @@
+-- Who may do what; re-applied after each migration. Roles belong to the whole cluster: another database may have made
+-- them, or may be making them now, and this login may not be allowed to: then it prints the statements to run.
+-- The matrix is in README.md; a test compares it with the catalogue.
+
+DO $$
+DECLARE
+  role text;
+BEGIN
+  FOREACH role IN ARRAY ARRAY['convstore_owner', 'convstore_writer', 'convstore_reader', 'convstore_projector', 'convstore_auditor'] LOOP
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
+      BEGIN
+        EXECUTE format('CREATE ROLE %I NOLOGIN', role);
+      EXCEPTION
+        WHEN duplicate_object OR unique_violation THEN NULL;
+        WHEN insufficient_privilege THEN
+          RAISE NOTICE 'this login may not create roles; have an administrator run: CREATE ROLE % NOLOGIN; then migrate again', role;
+      END;
+    END IF;
+  END LOOP;
+END $$;
+
+-- Ownership goes to a role that nobody logs in as, where this login may hand it over.
+DO $$
+DECLARE
+  statement text;
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'convstore_owner') THEN
+    RETURN;
+  END IF;
+  IF NOT pg_has_role('convstore_owner', 'USAGE') THEN
+    EXECUTE 'GRANT convstore_owner TO CURRENT_USER';
+  END IF;
+  IF NOT pg_has_role('convstore_owner', 'USAGE') THEN
+    RETURN;
+  END IF;
+  FOR statement IN
+    SELECT 'ALTER SCHEMA convstore OWNER TO convstore_owner'
+      FROM pg_namespace WHERE nspname = 'convstore' AND nspowner <> 'convstore_owner'::regrole
+    UNION ALL
+    SELECT format('ALTER TABLE %s OWNER TO convstore_owner', oid::regclass)
+      FROM pg_class WHERE relnamespace = 'convstore'::regnamespace AND relkind IN ('r', 'v', 'm', 'p') AND relowner <> 'convstore_owner'::regrole
+    UNION ALL
+    SELECT format('ALTER SEQUENCE %s OWNER TO convstore_owner', c.oid::regclass)
+      FROM pg_class c WHERE c.relnamespace = 'convstore'::regnamespace AND c.relkind = 'S' AND c.relowner <> 'convstore_owner'::regrole
+       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype IN ('a', 'i')) -- identities follow their table
+    UNION ALL
+    SELECT format('ALTER TYPE %s OWNER TO convstore_owner', t.oid::regtype)
+      FROM pg_type t JOIN pg_class c ON c.oid = t.typrelid AND c.relkind = 'c'
+     WHERE t.typnamespace = 'convstore'::regnamespace AND t.typowner <> 'convstore_owner'::regrole
+    UNION ALL
+    SELECT format('ALTER FUNCTION %s OWNER TO convstore_owner', oid::regprocedure)
+      FROM pg_proc WHERE pronamespace = 'convstore'::regnamespace AND proowner <> 'convstore_owner'::regrole
+  LOOP
+    EXECUTE statement;
+  END LOOP;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE NOTICE 'the objects stay with %, who may not hand them to convstore_owner: %', current_user, SQLERRM;
+END $$;
+
+DO $$
+DECLARE
+  writer  text[] := ARRAY['append_event', 'append_events'];
+  reading text[] := ARRAY['stream_head', 'read_events', 'list_streams', 'store_state'];
+  auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans', 'field', 'data_hash', 'event_hash', 'append_chain'];
+  shown   text[] := ARRAY['tenants', 'directory', 'streams', 'events', 'store', 'schema_migrations', 'schema_functions'];
+  role    text;
+  f       record;
+  relation text;
+BEGIN
+  FOR f IN SELECT oid::regprocedure AS signature FROM pg_proc WHERE pronamespace = 'convstore'::regnamespace LOOP
+    EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f.signature);
+  END LOOP;
+  FOREACH role IN ARRAY ARRAY['convstore_writer', 'convstore_reader', 'convstore_projector', 'convstore_auditor'] LOOP
+    CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role);
+    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA convstore FROM %I', role);
+    EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA convstore FROM %I', role);
+    EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA convstore FROM %I', role);
+    EXECUTE format('GRANT USAGE ON SCHEMA convstore TO %I', role);
+    FOR f IN SELECT oid::regprocedure AS signature FROM pg_proc
+              WHERE pronamespace = 'convstore'::regnamespace
+                AND (proname = ANY (reading) OR proname = 'visible_tenant'
+                  OR role = 'convstore_writer' AND proname = ANY (writer)
+                  OR role = 'convstore_auditor' AND proname = ANY (auditor)) LOOP
+      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', f.signature, role);
+    END LOOP;
+    IF role <> 'convstore_writer' THEN
+      FOREACH relation IN ARRAY shown LOOP
+        EXECUTE format('GRANT SELECT ON convstore.%I TO %I', relation, role);
+      END LOOP;
+      EXECUTE format('GRANT SELECT (context_id, tenant_id, name, created_at) ON convstore.contexts TO %I', role);
+    END IF;
+    IF role = 'convstore_auditor' THEN
+      EXECUTE 'GRANT SELECT ON convstore.contexts TO convstore_auditor'; -- with the secrets that the hashes are salted with
+    END IF;
+    IF role = 'convstore_projector' THEN -- all tenants, by a policy of its own, never by BYPASSRLS
+      FOREACH relation IN ARRAY ARRAY['tenants', 'contexts', 'directory', 'streams', 'events'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'convstore' AND tablename = relation AND policyname = 'projector') THEN
+          EXECUTE format('CREATE POLICY projector ON convstore.%I FOR SELECT TO convstore_projector USING (true)', relation);
+        END IF;
+      END LOOP;
+    END IF;
+  END LOOP;
+END $$;
+
+-- The login that migrates acts for every tenant.
+INSERT INTO tenant_logins (login, tenant) VALUES (session_user, NULL) ON CONFLICT DO NOTHING;
+
+-- People with plain SQL find the tables without a prefix, after everything of their own; only where nobody chose otherwise.
+DO $$
+BEGIN
+  IF (SELECT reset_val FROM pg_settings WHERE name = 'search_path') = '"$user", public' THEN
+    EXECUTE format('ALTER DATABASE %I SET search_path = "$user", public, convstore', current_database());
+  END IF;
+EXCEPTION WHEN insufficient_privilege THEN NULL; -- a convenience, nothing depends on it
+END $$;
