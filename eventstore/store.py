@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from prometheus_client import CollectorRegistry
+from psycopg import errors
 
 from eventstore.conversation.handle import Conversation, Route
-from eventstore.errors import InvalidItem, SchemaOutOfDate, describe
+from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, describe
 from eventstore.log import faults, names, sql_files
 from eventstore.log.appending import KnownStreams
 from eventstore.log.audit import VerifyReport
@@ -175,7 +176,10 @@ class EventStore(Scope):
     def schema(self) -> list[FileState]:
         """Compare the migrations and functions of this code with what the database has."""
         with self._store().beside() as conn:
-            return status(conn, sql_files.load())
+            try:
+                return status(conn, sql_files.load())
+            except errors.InsufficientPrivilege as e:
+                raise NotPermitted(conn.info.user, "use the store", "convstore_reader") from e
 
     def migrate(self) -> list[str]:
         """Apply what the database lacks and return the names; safe from many processes at once."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from prometheus_client import CollectorRegistry
+from psycopg import errors
 
 from eventstore.conversation.handle_async import AsyncConversation, AsyncRoute
-from eventstore.errors import InvalidItem, SchemaOutOfDate, describe
+from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, describe
 from eventstore.log import faults, names, sql_files
 from eventstore.log.appending import KnownStreams
 from eventstore.log.audit import VerifyReport
@@ -178,7 +179,10 @@ class AsyncEventStore(AsyncScope, Awaitable):  # async only
     async def schema(self) -> list[FileState]:
         """Compare the migrations and functions of this code with what the database has."""
         async with self._store().beside() as conn:
-            return await status_async(conn, sql_files.load())
+            try:
+                return await status_async(conn, sql_files.load())
+            except errors.InsufficientPrivilege as e:
+                raise NotPermitted(conn.info.user, "use the store", "convstore_reader") from e
 
     async def migrate(self) -> list[str]:
         """Apply what the database lacks and return the names; safe from many processes at once."""

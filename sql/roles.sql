@@ -61,8 +61,8 @@ DO $$
 DECLARE
   writer  text[] := ARRAY['append_event', 'append_events'];
   reading text[] := ARRAY['stream_head', 'read_events', 'list_streams', 'store_state'];
-  auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans', 'field', 'data_hash', 'event_hash', 'append_chain'];
-  shown   text[] := ARRAY['tenants', 'directory', 'streams', 'events', 'store', 'schema_migrations', 'schema_functions'];
+  auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans', 'names_hash', 'data_hash', 'event_hash', 'append_chain'];
+  shown   text[] := ARRAY['tenants', 'directory', 'events', 'store', 'schema_migrations', 'schema_functions'];
   role    text;
   f       record;
   relation text;
@@ -87,10 +87,13 @@ BEGIN
       FOREACH relation IN ARRAY shown LOOP
         EXECUTE format('GRANT SELECT ON convstore.%I TO %I', relation, role);
       END LOOP;
+      -- All but the secrets that salt the hashes.
       EXECUTE format('GRANT SELECT (context_id, tenant_id, name, created_at) ON convstore.contexts TO %I', role);
+      EXECUTE format('GRANT SELECT (context_id, stream_id, head, control, recorded_at, closed, tenant_id, parent_id, fork_at, origin)'
+        ' ON convstore.streams TO %I', role);
     END IF;
     IF role = 'convstore_auditor' THEN
-      EXECUTE 'GRANT SELECT ON convstore.contexts TO convstore_auditor'; -- with the secrets that the hashes are salted with
+      EXECUTE 'GRANT SELECT ON convstore.contexts, convstore.streams TO convstore_auditor';
     END IF;
     IF role = 'convstore_projector' THEN -- all tenants, by a policy of its own, never by BYPASSRLS
       FOREACH relation IN ARRAY ARRAY['tenants', 'contexts', 'directory', 'streams', 'events'] LOOP
@@ -103,7 +106,7 @@ BEGIN
 END $$;
 
 -- The login that migrates acts for every tenant.
-INSERT INTO tenant_logins (login, tenant) VALUES (session_user, NULL) ON CONFLICT DO NOTHING;
+INSERT INTO tenant_logins (login, tenant_id) VALUES (session_user, 0) ON CONFLICT DO NOTHING;
 
 -- People with plain SQL find the tables without a prefix, after everything of their own; only where nobody chose otherwise.
 DO $$

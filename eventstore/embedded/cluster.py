@@ -70,14 +70,11 @@ def make_cluster(home: Home, binaries: Binaries, *, durable: bool) -> None:
         sync_folder(home.path)
 
 
-def sync_cluster(home: Home, binaries: Binaries, *, durable: bool) -> None:
+def sync_cluster(home: Home, binaries: Binaries) -> None:
     """Bring to disk what a server without fsync left in memory, before one with fsync builds on it."""
-    unsynced = home.path / "unsynced"
-    if not durable:
-        unsynced.touch()
-    elif unsynced.exists():
+    if home.unsynced.exists():
         run_initdb(home, [str(binaries.folder / "initdb"), "-D", str(home.data), "--sync-only"])
-        unsynced.unlink()
+        home.unsynced.unlink()
 
 
 def run_initdb(home: Home, initdb: list[str]) -> None:

@@ -58,6 +58,11 @@ class Home:
         return self.path / "keep"
 
     @property
+    def unsynced(self) -> Path:
+        """The mark that a server without fsync has run here."""
+        return self.path / "unsynced"
+
+    @property
     def users_lock(self) -> Path:
         """Held shared by every user, and exclusively by a supervisor that found none."""
         return self.path / "users.lock"

@@ -169,8 +169,11 @@ def bring_up(home: Home, durable: bool, settings: Mapping[str, str], deadline: f
 def spawn_supervisor(home: Home, durable: bool, settings: Mapping[str, str]) -> None:
     """Make the cluster if need be, and return when a detached supervisor holds its lock."""
     found = binaries.reachable(binaries.find(home.data), home)
+    if not durable:
+        home.unsynced.touch()
     cluster.make_cluster(home, found, durable=durable)
-    cluster.sync_cluster(home, found, durable=durable)
+    if durable:
+        cluster.sync_cluster(home, found)
     socket = places.socket_folder(home)
     order = {
         "home": str(home.path),

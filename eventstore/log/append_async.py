@@ -35,14 +35,16 @@ async def append_async(
     try:
         row = await _send(caller, known, target, batch, number)
     except pg.UniqueViolation as e:
-        error = race(e, target, batch)
+        error = race(e, batch, _context(known, target))
+        if error is None:
+            raise
         telemetry.conflicts.labels(type(error).__name__).inc()
         raise error from e
     finally:
         telemetry.append_seconds.observe(time.perf_counter() - started)
     outcome, context_id, stream_id, context, first, last, position, actual, detail = row
     if context is not None and caller.commits:
-        origin = hashing.origin(target.tenant, context, target.stream)
+        origin = hashing.names_hash(target.tenant, context, target.stream)
         known.learn(target.tenant, target.stream, Known(context_id, stream_id, context, origin))
     if outcome in ("appended", "repeated"):
         repeated = outcome == "repeated"
@@ -59,10 +61,15 @@ async def append_async(
             repeated and batch.may_repeat,
             tuple(r.event_id for r in batch.rows),
         )
-    error = refusal(outcome, target, batch, expected, actual, detail, (first, last))
+    error = refusal(outcome, target, batch, expected, actual, detail, (first, last), context or _context(known, target))
     telemetry.conflicts.labels(type(error).__name__).inc()
     logger(stream=target.stream, context=target.context, key=batch.key).debug("append refused", reason=str(error))
     raise error
+
+
+def _context(known: KnownStreams, target: Target) -> str:
+    stored = known.get((target.tenant, target.stream))
+    return stored.context if stored is not None else target.context or target.stream
 
 
 async def _send(caller: AsyncCaller, known: KnownStreams, target: Target, batch: Batch, expected: int | None) -> Row:

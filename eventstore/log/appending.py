@@ -121,6 +121,7 @@ def refusal(
     actual: int,
     detail: str,
     stored: tuple[int | None, int | None],
+    context: str,
 ) -> ConvstoreError:
     """Turn the server's refusal into an error."""
     if outcome == "version_conflict":
@@ -133,16 +134,18 @@ def refusal(
     if outcome == "closed":
         return StreamClosed(target.stream, actual)
     if outcome == "unique_key":
-        return UniqueKeyConflict(detail, target.context or target.stream)
+        return UniqueKeyConflict(detail, context)
     raise AssertionError(f"append answered {outcome!r}, which this code does not know; is the database newer?")
 
 
-def race(e: psycopg.Error, target: Target, batch: Batch) -> ConvstoreError:
-    """Explain a unique index that refused what was not there when the function looked."""
+def race(e: psycopg.Error, batch: Batch, context: str) -> ConvstoreError | None:
+    """Explain a unique index that refused what was not there when the function looked; None where it is not ours."""
     if e.diag.constraint_name == "events_unique_key":
         keys = [row.unique_key for row in batch.rows if row.unique_key is not None]
-        return UniqueKeyConflict(", ".join(keys), target.context or target.stream)
-    return IdempotencyConflict(_named(batch), "another append with these ids", f"{len(batch.rows)} events")
+        return UniqueKeyConflict(", ".join(keys), context)
+    if e.diag.constraint_name == "events_event_id":
+        return IdempotencyConflict(_named(batch), "another append with these ids", f"{len(batch.rows)} events")
+    return None
 
 
 def _named(batch: Batch) -> str:

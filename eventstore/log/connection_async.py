@@ -13,6 +13,7 @@ from typing import Any, LiteralString, Protocol, TypeAlias
 import psycopg
 from psycopg import AsyncRawCursor
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.errors import DeadlockDetected
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from tenacity import (
@@ -22,7 +23,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from eventstore.errors import ConvstoreError, SchemaOutOfDate, StoreUnavailable
+from eventstore.errors import ConvstoreError, SchemaOutOfDate, StoreUnavailable, UnsafeSetting
 from eventstore.log import binary, faults
 from eventstore.log.deadline import AsyncDeadline
 from eventstore.telemetry import Telemetry, logger
@@ -186,6 +187,8 @@ class AsyncPooled:
                 async with conn.transaction():
                     yield conn
             except psycopg.OperationalError as e:
+                if isinstance(e, DeadlockDetected):
+                    raise StoreUnavailable("the transaction and another one waited for each other; run it again") from e
                 if faults.lost(e, conn):
                     raise faults.unavailable(e, "unknown") from e
                 raise
@@ -209,9 +212,15 @@ class AsyncBound:
         tenant: str,
         action: str,
         role: str,
-        again: Params | None = None,
+        again: Params | None = None,  # noqa: ARG002
     ) -> list[Row]:
         """Run a statement in the caller's transaction."""
+        encoding = (self._conn.pgconn.parameter_status(b"client_encoding") or b"UTF8").decode()
+        if encoding != "UTF8":
+            raise UnsafeSetting(
+                f"client_encoding is {encoding}: the server would take our UTF-8 for something else",
+                "SET client_encoding = 'UTF8' on this connection",
+            )
         try:
             return await fetch(self._conn, query, params)
         except psycopg.Error as e:

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import json
 import struct
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_EPOCH = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)  # Postgres counts from here
 
 
 def _sha256(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def field(text: str | None) -> bytes:
-    """Encode one field: its length in bytes as a big-endian int4, then its UTF-8; None is the length -1."""
-    if text is None:
-        return b"\xff\xff\xff\xff"
-    raw = text.encode()
-    return struct.pack(">i", len(raw)) + raw
+def _array(*values: str | int | None) -> bytes:
+    """Encode a JSON array as Postgres prints it: ``", "`` between values, only quotes and control characters escaped."""
+    return json.dumps(values, ensure_ascii=False).encode()
 
 
-def origin(tenant: str, context: str, stream: str) -> bytes:
+def names_hash(tenant: str, context: str, stream: str) -> bytes:
     """Digest the names that a stream goes by."""
-    return _sha256(field(tenant) + field(context) + field(stream))
+    return _sha256(_array("convstore/1/stream", tenant, context, stream))
 
 
 def data_hash(secret: bytes, event_id: uuid.UUID, form: int, data: bytes) -> bytes:
@@ -39,24 +37,18 @@ def data_hash(secret: bytes, event_id: uuid.UUID, form: int, data: bytes) -> byt
 def event_hash(
     event_id: uuid.UUID,
     schema_version: int,
-    fields: Iterable[str | None],
+    fields: Sequence[str | None],
     metadata: bytes | None,
     data_digest: bytes,
 ) -> bytes:
     """Digest an event; ``fields`` are type, subject, unique_key, agent, call_id, task_id, run_id."""
-    return _sha256(
-        b"convstore/1"
-        + event_id.bytes
-        + struct.pack(">h", schema_version)
-        + b"".join(map(field, fields))
-        + _sha256(metadata or b"")
-        + data_digest
-    )
+    head = _array("convstore/1", str(event_id), schema_version, *fields)
+    return _sha256(data_digest + head[:-1] + b", " + (b"null" if metadata is None else metadata) + b"]")
 
 
 def append_chain(
     previous: bytes | None,
-    origin_digest: bytes,
+    names_digest: bytes,
     first_version: int,
     recorded_at: dt.datetime,
     rows: Iterable[tuple[int, bytes]],
@@ -64,8 +56,8 @@ def append_chain(
     """Fold one append onto a stream's chain; ``rows`` are (position, hash) of its events in order."""
     return _sha256(
         b"convstore/1/append"
+        + names_digest
+        + struct.pack(">qq", first_version, (recorded_at - _EPOCH) // dt.timedelta(microseconds=1))
         + (previous or b"")
-        + origin_digest
-        + struct.pack(">qq", first_version, (recorded_at - EPOCH) // dt.timedelta(microseconds=1))
         + b"".join(struct.pack(">q", position) + digest for position, digest in rows)
     )

@@ -9,7 +9,7 @@ holds behind a transaction pooler too, and goes with a killed process.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import LiteralString, cast
 
 import psycopg
@@ -31,6 +31,12 @@ _APPLIED: dict[str, LiteralString] = {
     "migration": "SELECT name, checksum FROM convstore.schema_migrations",
     "function": "SELECT name, checksum FROM convstore.schema_functions",
 }
+_TOLD: dict[str, LiteralString] = {  # for logins without a right on tables
+    "migration": "SELECT split_part(f, ' ', 1), split_part(f, ' ', 2)"
+    " FROM convstore.store_state() AS s, unnest(s.migrations) AS f",
+    "function": "SELECT split_part(f, ' ', 1), split_part(f, ' ', 2)"
+    " FROM convstore.store_state() AS s, unnest(s.functions) AS f",
+}
 
 
 def status(conn: psycopg.Connection[object], files: SqlFiles) -> list[FileState]:
@@ -50,8 +56,18 @@ def status(conn: psycopg.Connection[object], files: SqlFiles) -> list[FileState]
     return states
 
 
-def migrate(conninfo: str, files: SqlFiles, *, timeout: float, dry_run: bool = False) -> list[str]:
+def migrate(
+    conninfo: str,
+    files: SqlFiles,
+    *,
+    timeout: float,
+    dry_run: bool = False,
+    notice: Callable[[str], None] | None = None,
+) -> list[str]:
     """Apply what is missing and return the names, in order.
+
+    ``notice`` is called with what the files have to say, such as a statement that an administrator has to run; more
+    than once where a file is tried again.
 
     Raises ``MigrationFailed`` where a file fails or ``timeout`` seconds pass (the database is then as it was before
     that file), ``SchemaOutOfDate`` where the database is newer than this code.
@@ -61,6 +77,8 @@ def migrate(conninfo: str, files: SqlFiles, *, timeout: float, dry_run: bool = F
         with psycopg.Connection.connect(
             conninfo, autocommit=True, prepare_threshold=None, row_factory=tuple_row
         ) as work:
+            if notice is not None:
+                work.add_notice_handler(lambda diag: _tell(diag, notice))
             if dry_run:
                 states = status(work, files)
                 refuse_unfit(states)
@@ -70,6 +88,12 @@ def migrate(conninfo: str, files: SqlFiles, *, timeout: float, dry_run: bool = F
                 return _apply_missing(work, files, deadline)
     except psycopg.OperationalError as e:
         raise faults.unavailable(e) from e
+
+
+def _tell(diag: pg.Diagnostic, notice: Callable[[str], None]) -> None:
+    """Pass on what a file raised itself; what Postgres adds about IF EXISTS and the like is noise."""
+    if diag.source_function == "exec_stmt_raise" and diag.message_primary:
+        notice(diag.message_primary)
 
 
 def _take_lock(conn: psycopg.Connection[object], deadline: float) -> None:
@@ -175,5 +199,8 @@ def _applied(conn: psycopg.Connection[object], kind: str) -> dict[str, str]:
     row = cast("tuple[bool]", cursor.fetchone())
     if not row[0]:
         return {}
-    cursor = conn.execute(_APPLIED[kind])
+    try:
+        cursor = conn.execute(_APPLIED[kind])
+    except pg.InsufficientPrivilege:
+        cursor = conn.execute(_TOLD[kind])
     return dict(cast("list[tuple[str, str]]", cursor.fetchall()))

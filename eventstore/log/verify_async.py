@@ -35,7 +35,7 @@ async def verify_async(
         for context, name, context_id, stream_id, secret, stored_origin, _ in page:
             after = stream_id
             streams += 1
-            origin = hashing.origin(tenant, context or "", name)
+            origin = hashing.names_hash(tenant, context or "", name)
             if secret is None or stored_origin is None:
                 return VerifyReport(checked, streams, Bad(name, 0, "the row of its context or stream is missing"))
             if stored_origin != origin:

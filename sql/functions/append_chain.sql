@@ -7,6 +7,6 @@ CREATE OR REPLACE FUNCTION append_chain(
   rows          bytea        -- position and hash of each event, in order
 ) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
-  SELECT sha256('convstore/1/append'::bytea || coalesce(previous, '\x'::bytea) || origin || int8send(first_version)
-    || int8send((extract(epoch FROM recorded_at) * 1000000)::bigint) || rows)
+  SELECT sha256('convstore/1/append'::bytea || origin || int8send(first_version) || timestamptz_send(recorded_at)
+    || coalesce(previous, '\x'::bytea) || rows)
 $$;

@@ -22,13 +22,18 @@ CREATE OR REPLACE FUNCTION append_events(
   p_metadatas       json[],
   p_datas           json[]
 ) RETURNS append_result
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, convstore, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
   more  boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
   n     integer := cardinality(p_event_ids);
   place append_place;
   r     append_result;
 BEGIN
+  IF current_setting('synchronous_commit') = 'off' THEN
+    RAISE EXCEPTION 'synchronous_commit is off: a crash could take back events that readers were given'
+      USING ERRCODE = 'CV002', HINT = 'SET synchronous_commit = on for this login';
+  END IF;
   IF n IS NULL OR n = 0 OR n <> cardinality(p_types) OR n <> cardinality(p_datas) OR n <> cardinality(p_formats)
      OR n <> cardinality(p_schema_versions) OR n < array_position(p_types, NULL) OR array_position(p_types[:n - 1], 'stream.closed') > 0 THEN
     RAISE EXCEPTION 'a batch needs equally many ids, types, formats and datas, at least one, and nothing after stream.closed'

@@ -12,7 +12,8 @@ CREATE OR REPLACE FUNCTION audit_events(
   hash bytea, chain bytea, type text, subject text, agent text, call_id text, task_id text, run_id text, unique_key text,
   metadata json, data json
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, convstore, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   tid integer := tenant_of(p_tenant);

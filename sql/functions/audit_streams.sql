@@ -7,13 +7,14 @@ CREATE OR REPLACE FUNCTION audit_streams(
 ) RETURNS TABLE (
   context text, stream text, context_id bigint, stream_id bigint, secret bytea, origin bytea, created_at timestamptz
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, convstore, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   tid integer := tenant_of(p_tenant);
 BEGIN
   RETURN QUERY
-    SELECT c.name, d.name, d.context_id, d.stream_id, c.secret, s.origin, d.created_at
+    SELECT c.name, d.name, d.context_id, d.stream_id, s.secret, s.origin, d.created_at
       FROM directory d LEFT JOIN contexts c USING (context_id) LEFT JOIN streams s USING (context_id, stream_id)
      WHERE d.tenant_id = tid AND d.stream_id > p_after AND (p_stream IS NULL OR d.name = p_stream)
      ORDER BY d.stream_id LIMIT p_limit;

@@ -9,5 +9,8 @@ BEGIN
     RAISE EXCEPTION 'there is no login %', quote_literal(p_login)
       USING ERRCODE = 'undefined_object', HINT = format('CREATE ROLE %I LOGIN PASSWORD ...', p_login);
   END IF;
-  INSERT INTO convstore.tenant_logins (login, tenant) VALUES (p_login, p_tenant) ON CONFLICT DO NOTHING;
+  INSERT INTO convstore.tenants (name) SELECT p_tenant WHERE p_tenant IS NOT NULL ON CONFLICT (name) DO NOTHING;
+  INSERT INTO convstore.tenant_logins (login, tenant_id)
+    SELECT p_login, coalesce((SELECT tenant_id FROM convstore.tenants WHERE name = p_tenant), 0)
+    ON CONFLICT DO NOTHING;
 END $$;

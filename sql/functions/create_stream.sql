@@ -9,6 +9,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
   tid integer;
   cid bigint;
+  key bytea;
   sid bigint;
 BEGIN
   LOOP -- ON CONFLICT waits for the other transaction; what it committed shows in the next statement
@@ -17,14 +18,14 @@ BEGIN
     INSERT INTO tenants (name) VALUES (p_tenant) ON CONFLICT (name) DO NOTHING;
   END LOOP;
   LOOP
-    SELECT context_id INTO cid FROM contexts WHERE tenant_id = tid AND name = p_context;
+    SELECT context_id, secret INTO cid, key FROM contexts WHERE tenant_id = tid AND name = p_context;
     EXIT WHEN FOUND;
     INSERT INTO contexts (tenant_id, name) VALUES (tid, p_context) ON CONFLICT (tenant_id, name) DO NOTHING;
   END LOOP;
   INSERT INTO directory (tenant_id, name, context_id, tags) VALUES (tid, p_stream, cid, coalesce(p_tags, '{}'))
     ON CONFLICT (tenant_id, name) DO NOTHING RETURNING stream_id INTO sid;
   IF sid IS NOT NULL THEN
-    INSERT INTO streams (context_id, stream_id, tenant_id, origin)
-      VALUES (cid, sid, tid, sha256(field(p_tenant) || field(p_context) || field(p_stream)));
+    INSERT INTO streams (context_id, stream_id, tenant_id, origin, secret)
+      VALUES (cid, sid, tid, names_hash(p_tenant, p_context, p_stream), key);
   END IF;
 END $$;

@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION list_streams(
 ) RETURNS TABLE (
   name text, context text, tags jsonb, head bigint, closed boolean, created_at timestamptz, recorded_at timestamptz
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, convstore, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   tid integer := tenant_of(p_tenant);

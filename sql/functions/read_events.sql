@@ -13,7 +13,8 @@ CREATE OR REPLACE FUNCTION read_events(
   unique_key text, recorded_at timestamptz, hash bytea,
   found bigint -- rows there were up to p_limit: more than the page has where it was cut by size
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100 SET search_path = pg_catalog, convstore, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
+SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   tid   integer := tenant_of(p_tenant);

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION stamp(
   more boolean   -- the transaction has written before: remember the stamp, so that it takes one lock, not one an append
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, convstore, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   k bigint := coalesce(pg_sequence_last_value('position'), 0); -- reading the sequence as a table would be a dirty read
   m text;

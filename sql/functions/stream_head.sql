@@ -3,7 +3,8 @@ CREATE OR REPLACE FUNCTION stream_head(
   p_tenant text,
   p_stream text
 ) RETURNS bigint
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, convstore, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off AS $$
 BEGIN
   RETURN coalesce((SELECT s.head FROM directory d JOIN streams s USING (context_id, stream_id)
                     WHERE d.tenant_id = tenant_of(p_tenant) AND d.name = p_stream), 0);

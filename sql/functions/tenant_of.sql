@@ -3,15 +3,11 @@
 CREATE OR REPLACE FUNCTION tenant_of(
   p_tenant text
 ) RETURNS integer
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, convstore, pg_temp AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  id integer;
+  id integer := (SELECT tenant_id FROM tenants WHERE name = p_tenant);
 BEGIN
-  SELECT t.tenant_id INTO id
-    FROM tenant_logins l LEFT JOIN tenants t ON t.name = p_tenant
-   WHERE l.login = session_user AND (l.tenant = p_tenant OR l.tenant IS NULL)
-   LIMIT 1;
-  IF NOT FOUND OR p_tenant IS NULL THEN
+  IF p_tenant IS NULL OR NOT EXISTS (SELECT FROM tenant_logins WHERE login = session_user AND tenant_id IN (0, id)) THEN
     RAISE EXCEPTION 'login % is not bound to tenant %', quote_literal(session_user), quote_nullable(p_tenant)
       USING ERRCODE = 'CV001', HINT = format('SELECT convstore.bind_login(%L, %L)', session_user, p_tenant);
   END IF;

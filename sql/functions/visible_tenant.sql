@@ -4,6 +4,5 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, convstore, pg
   SELECT t.tenant_id
     FROM tenants t
    WHERE t.name = nullif(current_setting('convstore.tenant', true), '') -- an unset setting reads '' after its first use
-     AND EXISTS (SELECT FROM tenant_logins l
-                  WHERE l.login = session_user AND (l.tenant = t.name OR l.tenant IS NULL))
+     AND EXISTS (SELECT FROM tenant_logins l WHERE l.login = session_user AND l.tenant_id IN (0, t.tenant_id))
 $$;

@@ -7,18 +7,18 @@ CREATE TABLE tenants (
   created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The login proves: which logins may act for which tenant; a null tenant means all of them.
+-- The login proves: which logins may act for which tenant.
 CREATE TABLE tenant_logins (
-  login  name NOT NULL,
-  tenant text COLLATE "C",
-  UNIQUE NULLS NOT DISTINCT (login, tenant)
+  login     name NOT NULL,
+  tenant_id integer NOT NULL,                          -- 0: for all of them
+  PRIMARY KEY (login, tenant_id)
 );
 
 CREATE TABLE contexts (
   context_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   tenant_id  integer NOT NULL,
   name       text COLLATE "C" NOT NULL,
-  secret     bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), -- salts the data's hashes
+  secret     bytea NOT NULL DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()),
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   UNIQUE (tenant_id, name)
 );
@@ -45,7 +45,8 @@ CREATE TABLE streams (
   tenant_id   integer NOT NULL,
   parent_id   bigint,                                  -- the stream that owns the event at the fork point
   fork_at     bigint,
-  origin      bytea NOT NULL,                          -- sha256 of the names of tenant, context, stream
+  origin      bytea NOT NULL,                          -- digest of the names of tenant, context, stream
+  secret      bytea NOT NULL,                          -- the context's, which salts the hashes of data
   PRIMARY KEY (context_id, stream_id)
 ) WITH (fillfactor = 70);
 

@@ -238,6 +238,59 @@ def test_killed_supervisor_and_postgres_at_once(home: Path) -> None:
             assert marks(again.url) == [1]
 
 
+def test_a_postgres_without_supervisor_gives_way(home: Path) -> None:
+    with start(home) as server:
+        commit_mark(server.url, 1)
+        command = psutil.Process(server.pid).cmdline()
+    wait_until(lambda: gone(home), "the server stops")
+    owner = (home / "data").stat().st_uid
+    orphan = subprocess.Popen(command, user=owner if os.geteuid() == 0 else None, cwd=home, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: status(home).running, "it is ready")
+        commit_mark(server.url, 2)
+        with start(home) as again:
+            assert orphan.wait(timeout=30) == 0
+            assert again.pid != orphan.pid
+            assert marks(again.url) == [1, 2]
+    finally:
+        orphan.kill()
+        orphan.wait()
+
+
+def test_a_busy_backend_of_a_killed_postgres_is_waited_for(home: Path) -> None:
+    with start(home) as server:
+        commit_mark(server.url, 1)
+        killed = server.pid
+        assert killed is not None
+        backend = psutil.Process(killed).children()[0]
+        backend.suspend()  # so that it can't notice the death, and holds the shared memory
+        os.kill(killed, signal.SIGKILL)
+        log = home / "log" / "postgres.log"
+        wait_until(lambda: "pre-existing shared memory block" in log.read_text(), "a start is refused")
+        backend.kill()
+        restarted(server, killed)
+        assert marks(server.url) == [1]
+
+
+def test_a_new_supervisor_waits_for_a_busy_backend_too(home: Path) -> None:
+    with start(home) as server:
+        commit_mark(server.url, 1)
+        killed, supervisor = server.pid, supervisor_pid(home)
+        assert killed is not None
+        backend = psutil.Process(killed).children()[0]
+        backend.suspend()
+        os.kill(supervisor, signal.SIGSTOP)
+        os.kill(killed, signal.SIGKILL)
+        os.kill(supervisor, signal.SIGKILL)
+        process = client(home)
+        log = home / "log" / "postgres.log"
+        wait_until(lambda: "pre-existing shared memory block" in log.read_text(), "a start is refused")
+        backend.kill()
+        told(process)
+        assert marks(server.url) == [1]
+        kill(process)
+
+
 def test_a_kept_server_outlives_killed_clients_and_a_killed_postgres(home: Path) -> None:
     kept = up(home, durable=False)
     assert kept.url is not None

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 import eventstore
-from eventstore.embedded import binaries, cluster, down, places, start, status, up
+from eventstore.embedded import binaries, cluster, down, locks, places, start, status, up
 from eventstore.errors import EmbeddedUnavailable
 
 ROOT = os.geteuid() == 0
@@ -41,13 +41,14 @@ sys.stdin.read()
 class Client:
     """Another process that uses the server until its input is closed."""
 
-    def __init__(self, home: Path | str, env: dict[str, str] | None = None) -> None:
+    def __init__(self, home: Path | str, env: dict[str, str] | None = None, groups: list[int] | None = None) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", CLIENT, str(home)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=REPOSITORY,
             env=os.environ | {"PYTHONPATH": PYTHONPATH} | (env or {}),
+            extra_groups=groups,
             text=True,
         )
 
@@ -132,6 +133,22 @@ def test_a_newcomer_during_the_stop_gets_a_server(home: Path) -> None:
             assert value(server.url, "SELECT 1") == 1
 
 
+def test_a_newcomer_waits_until_the_stop_is_complete(home: Path) -> None:
+    server = start(home, durable=False)
+    postgres = psutil.Process(server.pid)
+    postgres.suspend()
+    server.close()
+    try:
+        wait_until(lambda: locks.held(home / "users.lock") == "exclusive", "the supervisor found no users")
+        with pytest.raises(EmbeddedUnavailable, match="waiting for the server to stop took too long"):
+            start(home, durable=False, timeout=0.1)
+    finally:
+        postgres.resume()
+    with start(home, durable=False) as again:
+        assert again.pid != postgres.pid
+        assert value(again.url, "SELECT 1") == 1
+
+
 def test_a_commit_means_on_disk_and_nothing_listens_on_tcp(home: Path) -> None:
     with start(home) as server:
         for name, expected in {
@@ -192,14 +209,14 @@ def test_the_socket_folder_is_closed_to_others(home: Path) -> None:
 
 
 @as_root
-def test_under_root_the_server_is_not_root(home: Path) -> None:
-    with start(home, durable=False) as server:
-        assert server.pid is not None
-        process = psutil.Process(server.pid)
-        assert 0 not in process.uids()
-        assert 0 not in process.gids()
-        groups = Path(f"/proc/{server.pid}/status").read_text().split("Groups:")[1].split("\n")[0]
-        assert groups.strip() == ""
+def test_under_root_the_server_is_not_root_and_in_no_group_of_ours(home: Path) -> None:
+    client = Client(home, groups=[4])
+    process = psutil.Process(int(str(client.told()["pid"])))
+    assert 0 not in process.uids()
+    assert 0 not in process.gids()
+    groups = Path(f"/proc/{process.pid}/status").read_text().split("Groups:")[1].split("\n")[0]
+    assert groups.strip() == ""
+    client.leave()
 
 
 def test_a_long_home_gets_a_short_socket_folder(folder: Path) -> None:
@@ -345,6 +362,20 @@ def test_a_home_that_the_servers_user_cannot_reach_is_told(folder: Path) -> None
         start(closed / "home", durable=False)
     assert list(closed.iterdir()) == []
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+@as_root
+def test_a_parent_closed_by_the_umask_is_told_and_not_opened(folder: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with pytest.raises(EmbeddedUnavailable, match=f"may not search {folder / 'between'};"):
+            start(folder / "between" / "home", durable=False)
+        assert stat.S_IMODE((folder / "between").stat().st_mode) == 0o700
+        with start(folder / "home", durable=False) as server:
+            assert value(server.url, "SELECT 1") == 1
+    finally:
+        os.umask(before)
+    wait_until(lambda: gone(folder), "the server stops")
 
 
 def test_an_empty_home_directory_of_mode_0700_serves(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,206 @@
+"""``ls``, ``replay`` and ``export``: what the log holds, in bounded memory however much that is."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from eventstore import EventStore
+from eventstore.adapters.cli import output
+from eventstore.adapters.cli.options import Options, options
+from eventstore.adapters.cli.rendering import fields, readable
+from eventstore.errors import ConvstoreError, StreamNotFound
+from eventstore.log.events import RecordedEvent
+from eventstore.log.rows import StreamInfo
+
+PAGE: Final = 1000
+_FOLDED_LINES: Final = 8
+_AT: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
+# What an export says of an event: the rest is the same for all of its line.
+_ONCE_A_LINE: Final = ("tenant", "context", "stream")
+
+
+class BeyondHead(ConvstoreError):
+    """A version that the stream does not have."""
+
+    def __init__(self, stream: str, at: int, head: int) -> None:
+        super().__init__(f"stream {stream!r} has versions 1 to {head}, so there is none at {at}")
+        self.stream = stream
+        self.at = at
+        self.head = head
+
+
+class ContextNotFound(ConvstoreError):
+    """No stream of that context in the tenant."""
+
+    def __init__(self, context: str, tenant: str) -> None:
+        super().__init__(f"no stream of context {context!r} in tenant {tenant!r}; convstore ls shows what there is")
+        self.context = context
+        self.tenant = tenant
+
+
+def directory(store: EventStore, context: str | None, tags: dict[str, str] | None = None) -> Iterator[StreamInfo]:
+    """Yield the tenant's streams in order of name, page by page."""
+    after: str | None = None
+    while True:
+        page = store.conversations(context=context, tags=tags, after=after, limit=PAGE)
+        yield from page.streams
+        after = page.after
+        if after is None:
+            return
+
+
+def _tags(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    tags = dict(each.partition("=")[::2] for each in given)
+    for each in given:
+        if "=" not in each or each.startswith("="):
+            raise click.BadParameter(f"{each!r} should be key=value")
+    return tags
+
+
+@click.command()
+@click.option("--context", metavar="C", help="Only streams of this context.")
+@click.option("--tag", "tags", multiple=True, callback=_tags, metavar="K=V", help="Only streams with this tag.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many; else all.")
+@options
+def ls(to: Options, context: str | None, tags: dict[str, str], limit: int | None) -> None:
+    """List conversations by name: context, tags, events, last activity."""
+    with to.open() as store:
+        found = islice(directory(store, context, tags or None), limit)
+        if to.json:
+            for stream in found:
+                output.say_json(
+                    {
+                        "name": stream.name,
+                        "context": stream.context,
+                        "tags": stream.tags,
+                        "events": stream.head,
+                        "closed": stream.closed,
+                        "created_at": stream.created_at.isoformat(),
+                        "last_activity": stream.recorded_at.isoformat(),
+                    }
+                )
+        elif output.on_terminal():
+            heads = True
+            while page := list(islice(found, PAGE)):
+                _print_table(page, heads=heads)
+                heads = False
+        else:
+            for stream in found:
+                output.say("\t".join(_cells(stream)))
+
+
+def _cells(stream: StreamInfo) -> list[str]:
+    tags = " ".join(f"{output.line(key)}={output.line(value)}" for key, value in stream.tags.items())
+    time = output.utc(stream.recorded_at)
+    return [output.line(stream.name), output.line(stream.context), tags, f"{stream.head}", time]
+
+
+def _print_table(page: Sequence[StreamInfo], *, heads: bool) -> None:
+    table = Table(box=None, show_header=heads, pad_edge=False)
+    for head in ("name", "context", "tags", "events", "last activity"):
+        narrow = head in ("events", "last activity")
+        table.add_column(head, overflow="fold", no_wrap=narrow, justify="right" if head == "events" else "left")
+    for stream in page:
+        table.add_row(*map(Text, _cells(stream)))
+    output.console().print(table)
+
+
+def find(store: EventStore, name: str, at: int | None) -> tuple[str, int]:
+    """Resolve ``STREAM``, ``STREAM@N`` and ``--at N`` to a stream and the last version to show.
+
+    A stream whose whole name looks like ``STREAM@N`` goes first.
+    """
+    stream, last = name, at
+    head = store.conversation(name).head()
+    split = _AT.fullmatch(name)
+    if not head and split is not None:
+        if at is not None:
+            raise click.UsageError(f"give the version once: in {name!r} or by --at")
+        stream, last = split[1], int(split[2])
+        head = store.conversation(stream).head()
+    if not head:
+        raise StreamNotFound(stream, store.tenant)
+    if last is not None and not 1 <= last <= head:
+        raise BeyondHead(stream, last, head)
+    return stream, head if last is None else last
+
+
+@click.command()
+@click.argument("stream")
+@click.option("--at", type=click.IntRange(min=1), metavar="N", help="Up to this version; STREAM@N says the same.")
+@click.option("--as", "form", type=click.Choice(["events"]), default="events", show_default=True, help="What to show.")
+@click.option("--full", is_flag=True, help="Don't fold long content on a terminal.")
+@options
+def replay(to: Options, stream: str, at: int | None, form: str, full: bool) -> None:  # noqa: ARG001 - one form so far
+    """Show a conversation as it was recorded, up to a version if you like."""
+    with to.open() as store:
+        name, last = find(store, stream, at)
+        events = store.conversation(name).events(1, last)
+        if to.json:
+            for event in events:
+                output.say_json(fields(event))
+        else:
+            show(events, lines=None if full or not output.on_terminal() else _FOLDED_LINES)
+
+
+def show(events: Iterator[RecordedEvent], *, lines: int | None) -> None:
+    """Print events for the eye, each content folded to ``lines`` lines of the terminal; None is unfolded."""
+    width = max(20, output.console().width - 6)
+    for event in events:
+        agent = f"  {output.line(event.agent)}" if event.agent is not None else ""
+        output.say(
+            (f"{event.version:>4}", "bold"),
+            (f"  {output.utc(event.recorded_at)}", "dim"),
+            (f"  {output.line(event.type)}", "cyan"),
+            (agent, "magenta"),
+        )
+        text = readable(event)
+        for row in text.split("\n") if lines is None else output.fold(text, width=width, lines=lines):
+            output.say(f"      {row}")
+
+
+@click.command()
+@click.argument("stream", required=False)
+@click.option("--context", metavar="C", help="All streams of this context.")
+@options
+def export(to: Options, stream: str | None, context: str | None) -> None:
+    """Print conversations as JSON lines that import reads, with all there is of each event."""
+    if (stream is None) == (context is None):
+        raise click.UsageError("give a STREAM or --context, one of them")
+    with to.open() as store:
+        if stream is not None:
+            _export(store, _of_name(store, stream))
+            return
+        found = None
+        for found in directory(store, context):
+            _export(store, found)
+        if found is None:
+            raise ContextNotFound(context or "", store.tenant)
+
+
+def _of_name(store: EventStore, name: str) -> StreamInfo:
+    first = next(store.conversation(name).events(1, 1), None)
+    if first is not None:
+        for stream in directory(store, first.context):
+            if stream.name == name:
+                return stream
+    raise StreamNotFound(name, store.tenant)
+
+
+def _export(store: EventStore, stream: StreamInfo) -> None:
+    """Write one line, an event at a time."""
+    write = sys.stdout.write
+    head = {"conversation": stream.name, "context": stream.context, "tags": stream.tags}
+    write(output.dump(head)[:-1] + ',"events":[')
+    for index, event in enumerate(store.conversation(stream.name).events(1, stream.head)):
+        shown = {key: value for key, value in fields(event).items() if key not in _ONCE_A_LINE}
+        write(("," if index else "") + output.dump(shown))
+    write("]}\n")

@@ -1,0 +1,76 @@
+"""An event for the eye: who said what, which function was called with what, and what came back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventstore.adapters.cli.output import compact, visible
+from eventstore.log import catalogue
+from eventstore.log.events import ITEM, Json, RecordedEvent
+
+_ITEMS = (ITEM, "summary.appended")
+
+
+def readable(event: RecordedEvent) -> str:
+    """Give the content of an event as text, safe to show; an item in its own form, anything else as JSON."""
+    text = item_text(event.data) if event.type in _ITEMS else None
+    return visible(compact(event.data) if text is None else text)
+
+
+def item_text(item: Json) -> str | None:
+    """Give the text of an item, None where it is of no kind that is known here."""
+    if not isinstance(item, dict):
+        return None
+    kind = item.get("type", "message" if "role" in item else None)
+    if kind == "message":
+        return f"{item.get('role')}: {_content(item.get('content'))}"
+    if kind == "function_call":
+        return f"{item.get('name')}({_content(item.get('arguments'))})"
+    if kind == "custom_tool_call":
+        return f"{item.get('name')}({_content(item.get('input'))})"
+    if isinstance(kind, str) and kind.endswith("_output") and "output" in item:
+        return f"{item.get('call_id')} → {_content(item['output'])}"
+    if kind == "reasoning" and item.get("summary"):
+        return f"reasoning: {_content(item['summary'])}"
+    return None
+
+
+def _content(content: Json) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "\n".join(_part(part) for part in content)
+    return compact(content)
+
+
+def _part(part: Json) -> str:
+    if isinstance(part, dict):
+        for key in ("text", "refusal"):
+            if isinstance(part.get(key), str):
+                text: str = part[key]
+                return text
+    return compact(part)
+
+
+def fields(event: RecordedEvent) -> dict[str, Any]:
+    """Give all of an event as JSON values; ``schema_version`` is that of the data as it is shown here."""
+    return {
+        "tenant": event.tenant,
+        "context": event.context,
+        "stream": event.stream,
+        "version": event.version,
+        "position": event.position,
+        "event_id": str(event.event_id),
+        "type": event.type,
+        "schema_version": catalogue.current_version(event.type),
+        "data": event.data,
+        "metadata": event.metadata,
+        "subject": event.subject,
+        "agent": event.agent,
+        "call_id": event.call_id,
+        "task_id": event.task_id,
+        "run_id": event.run_id,
+        "unique_key": event.unique_key,
+        "recorded_at": event.recorded_at.isoformat(),
+        "hash": event.hash.hex(),
+    }

@@ -1,0 +1,160 @@
+"""A row of the table: what it measures, against which limit, and how the rounds go.
+
+A row makes variants; the first is its limit. Each round runs every variant once, A B C, A B C …, so what the machine
+does meanwhile hits all of them; a ratio is taken within a round, and its median over the rounds is the message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from .lab import Lab
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One variant's figures in one round, an event each: microseconds and bytes; None where not measured.
+
+    ``wal_bare`` is the WAL without full-page images, which come after each checkpoint and belong to no single write.
+    """
+
+    value: float
+    client_cpu: float | None = None
+    server_cpu: float | None = None
+    wal: float | None = None
+    wal_bare: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to do a row's work. ``before`` is done ahead of each run and not measured."""
+
+    name: str
+    run: Callable[[], Sample]
+    before: Callable[[], object] = lambda: None
+    goal: bool = False
+    """Whether the row's target is for this one; the others show where the time goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table. ``ratio``: "rate" is limit ÷ value, at least ``target``; "cost" value ÷ limit, at most."""
+
+    number: int
+    title: str
+    limit: str
+    target: float
+    setup: Callable[[Lab], AbstractContextManager[Sequence[Variant]]]
+    unit: str = "µs/event"
+    ratio: Literal["rate", "cost"] = "rate"
+    note: str = ""
+    rounds: int | None = None
+    """At most so many, where another round would show the same."""
+
+    @property
+    def wanted(self) -> str:
+        """The target as it is printed."""
+        return f"{'≥' if self.ratio == 'rate' else '≤'} {self.target:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A variant's medians."""
+
+    variant: str
+    value: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    target: str | None
+    met: bool | None
+    client_cpu: float | None
+    server_cpu: float | None
+    wal: float | None
+    wal_bare: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A row's lines, the limit first."""
+
+    row: Row
+    rounds: int
+    lines: list[Line] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give what ``--json`` prints."""
+        row = self.row
+        head = {"row": row.number, "title": row.title, "limit": row.limit, "unit": row.unit, "ratio": row.ratio}
+        return head | {"target": row.wanted, "rounds": self.rounds, "lines": [asdict(line) for line in self.lines]}
+
+
+def burst(lab: Lab, pid: int, work: Callable[[], int]) -> Callable[[], Sample]:
+    """Make a run out of ``work``, which does things one after the other and returns how many events that were."""
+
+    def run() -> Sample:
+        lsn = lab.lsn()
+        server = lab.cpu(pid)
+        client = time.process_time()
+        started = time.perf_counter()
+        n = work()
+        took = time.perf_counter() - started
+        client = time.process_time() - client
+        after = lab.cpu(pid)
+        wal, images = lab.wal_since(lsn)
+        return Sample(
+            value=took / n * 1e6,
+            client_cpu=client / n * 1e6,
+            server_cpu=None if server is None or after is None else (after - server) / n * 1e6,
+            wal=wal / n,
+            wal_bare=None if images is None else (wal - images) / n,
+        )
+
+    return run
+
+
+def measure(row: Row, lab: Lab, rounds: int) -> Outcome:
+    """Run a row: one round to warm up, then those that count."""
+    rounds = min(rounds, row.rounds or rounds)
+    with row.setup(lab) as variants:
+        samples: dict[str, list[Sample]] = {variant.name: [] for variant in variants}
+        for index in range(rounds + (row.rounds is None)):
+            for variant in variants:
+                variant.before()
+                sample = variant.run()
+                if index or row.rounds is not None:
+                    samples[variant.name].append(sample)
+    limit = samples[variants[0].name]
+    return Outcome(row, rounds, [_line(row, variant, samples[variant.name], limit) for variant in variants])
+
+
+def _line(row: Row, variant: Variant, samples: Sequence[Sample], limit: Sequence[Sample]) -> Line:
+    ratios = [
+        base.value / sample.value if row.ratio == "rate" else sample.value / base.value
+        for base, sample in zip(limit, samples, strict=True)
+    ]
+    ratio = median(ratios)
+    return Line(
+        variant=variant.name,
+        value=median(sample.value for sample in samples),
+        ratio=ratio,
+        ratio_low=min(ratios),
+        ratio_high=max(ratios),
+        target=row.wanted if variant.goal else None,
+        met=None if not variant.goal else ratio >= row.target if row.ratio == "rate" else ratio <= row.target,
+        client_cpu=_median([sample.client_cpu for sample in samples]),
+        server_cpu=_median([sample.server_cpu for sample in samples]),
+        wal=_median([sample.wal for sample in samples]),
+        wal_bare=_median([sample.wal_bare for sample in samples]),
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
