@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from eventstore import embedded
+if TYPE_CHECKING:
+    from eventstore.embedded import Server
 
 
 class Awaitable:
@@ -20,11 +21,13 @@ class Awaitable:
         return self._opened().__await__()
 
 
-async def start_embedded_async(home: Path | None, timeout: float) -> embedded.Server:
+async def start_embedded_async(home: Path | None, timeout: float) -> Server:
     """Start the embedded Postgres, or join it, while other tasks run."""
-    return await asyncio.to_thread(embedded.start, home, timeout=timeout)
+    return await asyncio.to_thread(start_embedded, home, timeout)
 
 
-def start_embedded(home: Path | None, timeout: float) -> embedded.Server:
+def start_embedded(home: Path | None, timeout: float) -> Server:
     """Start the embedded Postgres, or join it."""
+    from eventstore import embedded  # not at the top: on Windows, where a URL serves, it can't be imported
+
     return embedded.start(home, timeout=timeout)

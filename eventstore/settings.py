@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class Settings(BaseSettings):
     """How to reach the store, and how a client behaves."""
 
-    model_config = SettingsConfigDict(env_prefix="CONVSTORE_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="CONVSTORE_", env_ignore_empty=True, extra="ignore", frozen=True)
 
     url: str | None = Field(None, description="libpq URL; unset: the embedded Postgres")
     home: Path | None = Field(None, description="folder of the embedded Postgres")

@@ -88,6 +88,8 @@ class Scope:
 
         Needs the role ``convstore_auditor``. ``progress`` is called with a stream's name and the events checked so far.
         """
+        if stream is not None:
+            names.check_name("stream", stream)
         return verify(self._route.caller, self.tenant, stream, progress)
 
 

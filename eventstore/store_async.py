@@ -89,6 +89,8 @@ class AsyncScope:
 
         Needs the role ``convstore_auditor``. ``progress`` is called with a stream's name and the events checked so far.
         """
+        if stream is not None:
+            names.check_name("stream", stream)
         return await verify_async(self._route.caller, self.tenant, stream, progress)
 
 

@@ -6,14 +6,16 @@ DO $$
 DECLARE
   role text;
 BEGIN
-  FOREACH role IN ARRAY ARRAY['convstore_owner', 'convstore_writer', 'convstore_reader', 'convstore_projector', 'convstore_auditor'] LOOP
+  FOREACH role IN ARRAY ARRAY[
+    'convstore_owner', 'convstore_writer', 'convstore_reader', 'convstore_projector', 'convstore_auditor'] LOOP
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
       BEGIN
         EXECUTE format('CREATE ROLE %I NOLOGIN', role);
       EXCEPTION
         WHEN duplicate_object OR unique_violation THEN NULL;
         WHEN insufficient_privilege THEN
-          RAISE NOTICE 'this login may not create roles; have an administrator run: CREATE ROLE % NOLOGIN; then migrate again', role;
+          RAISE NOTICE 'this login may not create roles; an administrator has to run: CREATE ROLE % NOLOGIN; then migrate again',
+            role;
       END;
     END IF;
   END LOOP;
@@ -38,10 +40,12 @@ BEGIN
       FROM pg_namespace WHERE nspname = 'convstore' AND nspowner <> 'convstore_owner'::regrole
     UNION ALL
     SELECT format('ALTER TABLE %s OWNER TO convstore_owner', oid::regclass)
-      FROM pg_class WHERE relnamespace = 'convstore'::regnamespace AND relkind IN ('r', 'v', 'm', 'p') AND relowner <> 'convstore_owner'::regrole
+      FROM pg_class WHERE relnamespace = 'convstore'::regnamespace AND relkind IN ('r', 'v', 'm', 'p')
+       AND relowner <> 'convstore_owner'::regrole
     UNION ALL
     SELECT format('ALTER SEQUENCE %s OWNER TO convstore_owner', c.oid::regclass)
-      FROM pg_class c WHERE c.relnamespace = 'convstore'::regnamespace AND c.relkind = 'S' AND c.relowner <> 'convstore_owner'::regrole
+      FROM pg_class c WHERE c.relnamespace = 'convstore'::regnamespace AND c.relkind = 'S'
+       AND c.relowner <> 'convstore_owner'::regrole
        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype IN ('a', 'i')) -- identities follow their table
     UNION ALL
     SELECT format('ALTER TYPE %s OWNER TO convstore_owner', t.oid::regtype)
@@ -61,7 +65,8 @@ DO $$
 DECLARE
   writer  text[] := ARRAY['append_event', 'append_events'];
   reading text[] := ARRAY['stream_head', 'read_events', 'list_streams', 'store_state'];
-  auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans', 'names_hash', 'data_hash', 'event_hash', 'append_chain'];
+  auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans',
+    'names_hash', 'data_hash', 'event_hash', 'append_chain'];
   shown   text[] := ARRAY['tenants', 'directory', 'events', 'store', 'schema_migrations', 'schema_functions'];
   role    text;
   f       record;
@@ -89,15 +94,16 @@ BEGIN
       END LOOP;
       -- All but the secrets that salt the hashes.
       EXECUTE format('GRANT SELECT (context_id, tenant_id, name, created_at) ON convstore.contexts TO %I', role);
-      EXECUTE format('GRANT SELECT (context_id, stream_id, head, control, recorded_at, closed, tenant_id, parent_id, fork_at, origin)'
-        ' ON convstore.streams TO %I', role);
+      EXECUTE format('GRANT SELECT (context_id, stream_id, head, control, recorded_at, closed, tenant_id, parent_id, fork_at,'
+        ' origin) ON convstore.streams TO %I', role);
     END IF;
     IF role = 'convstore_auditor' THEN
       EXECUTE 'GRANT SELECT ON convstore.contexts, convstore.streams TO convstore_auditor';
     END IF;
     IF role = 'convstore_projector' THEN -- all tenants, by a policy of its own, never by BYPASSRLS
       FOREACH relation IN ARRAY ARRAY['tenants', 'contexts', 'directory', 'streams', 'events'] LOOP
-        IF NOT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'convstore' AND tablename = relation AND policyname = 'projector') THEN
+        IF NOT EXISTS (SELECT FROM pg_policies
+                        WHERE schemaname = 'convstore' AND tablename = relation AND policyname = 'projector') THEN
           EXECUTE format('CREATE POLICY projector ON convstore.%I FOR SELECT TO convstore_projector USING (true)', relation);
         END IF;
       END LOOP;

@@ -84,8 +84,17 @@ class Conversation:
             StreamClosed: the stream was closed.
             StoreUnavailable: no connection; ``outcome`` tells whether it may have been written.
         """
-        events = batches.item_events(items, agent=agent, task_id=task_id, run_id=run_id, metadata=metadata)
-        batch = batches.build(self.tenant, self.name, events, key=key, ids=ids, data_path="[{}]")
+        batch = batches.of_items(
+            self.tenant,
+            self.name,
+            items,
+            key=key,
+            ids=ids,
+            agent=agent,
+            task_id=task_id,
+            run_id=run_id,
+            metadata=metadata,
+        )
         return self._append(batch, expected)
 
     def append_events(self, events: Sequence[Event], *, expected: object = ANY, key: str | None = None) -> AppendResult:
@@ -96,7 +105,7 @@ class Conversation:
         """
         if isinstance(events, Event):
             events = [events]
-        batch = batches.build(self.tenant, self.name, list(events), key=key, ids=None)
+        batch = batches.build(self.tenant, self.name, list(events), key=key)
         return self._append(batch, expected)
 
     def _append(self, batch: Batch, expected: object) -> AppendResult:

@@ -83,8 +83,17 @@ class AsyncConversation:
             StreamClosed: the stream was closed.
             StoreUnavailable: no connection; ``outcome`` tells whether it may have been written.
         """
-        events = batches.item_events(items, agent=agent, task_id=task_id, run_id=run_id, metadata=metadata)
-        batch = batches.build(self.tenant, self.name, events, key=key, ids=ids, data_path="[{}]")
+        batch = batches.of_items(
+            self.tenant,
+            self.name,
+            items,
+            key=key,
+            ids=ids,
+            agent=agent,
+            task_id=task_id,
+            run_id=run_id,
+            metadata=metadata,
+        )
         return await self._append(batch, expected)
 
     async def append_events(
@@ -97,7 +106,7 @@ class AsyncConversation:
         """
         if isinstance(events, Event):
             events = [events]
-        batch = batches.build(self.tenant, self.name, list(events), key=key, ids=None)
+        batch = batches.build(self.tenant, self.name, list(events), key=key)
         return await self._append(batch, expected)
 
     async def _append(self, batch: Batch, expected: object) -> AppendResult:

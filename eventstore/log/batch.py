@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from eventstore.errors import IdempotencyConflict, InvalidEvent, InvalidItem, describe
 from eventstore.log import catalogue, codec, items, names
@@ -17,8 +18,7 @@ MAX_EVENTS = 10_000
 MAX_BATCH_BYTES = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One event as it goes over the wire."""
 
     event_id: uuid.UUID
@@ -49,24 +49,47 @@ class Batch:
         return sum(len(row.data) for row in self.rows)
 
 
-def item_events(
+def of_items(
+    tenant: str,
+    stream: str,
     given: Sequence[Json] | Mapping[str, Json],
     *,
+    key: str | None,
+    ids: Sequence[uuid.UUID | str] | None,
     agent: str | None,
     task_id: str | None,
     run_id: str | None,
     metadata: Mapping[str, Json] | None,
-) -> list[Event]:
-    """Wrap items into ``item.appended`` events. A single mapping is one item."""
+) -> Batch:
+    """Check and encode items as ``item.appended`` events; a single mapping is one item. Raises as ``build`` does."""
     if isinstance(given, Mapping):
         given = [given]
-    elif not isinstance(given, list):
-        if not isinstance(given, tuple) and not (isinstance(given, Iterable) and not isinstance(given, str | bytes)):
+    elif type(given) is not list:
+        if not isinstance(given, Iterable) or isinstance(given, str | bytes):
             raise InvalidItem("items", f"{describe(given)}; give a list of JSON values, or one mapping")
         given = list(given)
-    return [
-        Event(type=ITEM, data=item, agent=agent, task_id=task_id, run_id=run_id, metadata=metadata) for item in given
-    ]
+    event_ids, may_repeat = _ids(tenant, stream, len(given), key, None if ids is None else _chosen(ids, len(given)))
+    agent = names.storable("agent", agent)
+    task_id = names.storable("task_id", task_id)
+    run_id = names.storable("run_id", run_id)
+    encoded = None if metadata is None else codec.encode_metadata(metadata, "metadata")
+    version = catalogue.current_version(ITEM)
+    rows = []
+    size = 0
+    for index, item in enumerate(given):
+        form, data = codec.encode(item, f"[{index}]")
+        size += len(data)
+        if size > MAX_BATCH_BYTES:
+            raise _too_large(f"[{index}]")
+        subject, call_id = items.describe(item)
+        if subject is not None:
+            subject = names.storable("subject", subject)
+        if call_id is not None:
+            call_id = names.storable("call_id", call_id)
+        rows.append(
+            Row(event_ids[index], version, form, ITEM, subject, agent, call_id, task_id, run_id, None, encoded, data)
+        )
+    return Batch(rows, key, may_repeat)
 
 
 def build(
@@ -75,28 +98,20 @@ def build(
     events: Sequence[Event],
     *,
     key: str | None,
-    ids: Sequence[uuid.UUID | str] | None,
-    data_path: str = "[{}].data",
 ) -> Batch:
-    """Check and encode a batch.
+    """Check and encode events.
 
     Raises ``InvalidItem``, ``InvalidEvent`` or ``InvalidName`` naming the place, ``IdempotencyConflict`` where an id
-    stands twice. ``data_path`` is how the caller names the data of event number ``{}``.
+    stands twice.
     """
     n = len(events)
-    if n == 0:
-        raise InvalidItem("items", "an append has at least one event")
-    if n > MAX_EVENTS:
-        raise InvalidItem("items", f"{n:,} events; an append has at most {MAX_EVENTS:,}")
-    if key is not None:
-        names.check_key(key)
-    given = _given_ids(events, ids)
-    if given is not None:
-        event_ids = given
-    elif key is not None:
-        event_ids = names.derived_ids(tenant, stream, key, n)
-    else:
-        event_ids = [uuid.uuid4() for _ in events]
+    chosen = [getattr(event, "event_id", None) for event in events]
+    given = None
+    if any(value is not None for value in chosen):
+        if None in chosen:
+            raise InvalidEvent(f"[{chosen.index(None)}].event_id", "give an id to every event of a batch, or to none")
+        given = _chosen(chosen, n)
+    event_ids, may_repeat = _ids(tenant, stream, n, key, given)
     rows = []
     size = 0
     unique: set[str] = set()
@@ -104,7 +119,7 @@ def build(
     for index, (event, event_id) in enumerate(zip(events, event_ids, strict=True)):
         if not isinstance(event, Event):
             raise InvalidEvent(f"[{index}]", f"{describe(event)} is no Event")
-        path = data_path.format(index)
+        path = f"[{index}].data"
         form, data = codec.encode(event.data, path)
         try:
             schema_version = catalogue.check(event.type, event.data)
@@ -145,26 +160,33 @@ def build(
                 data=data,
             )
         )
-    return Batch(rows, key, may_repeat=key is not None or given is not None)
+    return Batch(rows, key, may_repeat)
 
 
-def _given_ids(events: Sequence[Event], ids: Sequence[uuid.UUID | str] | None) -> list[uuid.UUID] | None:
-    """Return the ids that the caller chose, None where it left them to us."""
-    if ids is None:
-        chosen = [getattr(event, "event_id", None) for event in events]
-        if all(value is None for value in chosen):
-            return None
-        if None in chosen:
-            raise InvalidEvent(
-                f"[{chosen.index(None)}].event_id",
-                "give an id to every event of a batch, or to none",
-            )
-    else:
-        if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-            raise InvalidItem("ids", f"{describe(ids)}; give one UUID an item")
-        chosen = list(ids)
-        if len(chosen) != len(events):
-            raise InvalidItem("ids", f"{len(chosen)} ids for {len(events)} items; give one UUID an item")
+def _ids(
+    tenant: str, stream: str, n: int, key: str | None, given: list[uuid.UUID] | None
+) -> tuple[list[uuid.UUID], bool]:
+    """Return the ids of ``n`` events, and whether the log may hold them already."""
+    if n == 0:
+        raise InvalidItem("items", "an append has at least one event")
+    if n > MAX_EVENTS:
+        raise InvalidItem("items", f"{n:,} events; an append has at most {MAX_EVENTS:,}")
+    if key is not None:
+        names.check_key(key)
+    if given is not None:
+        return given, True
+    if key is not None:
+        return names.derived_ids(tenant, stream, key, n), True
+    return [uuid.uuid4() for _ in range(n)], False
+
+
+def _chosen(ids: Sequence[object], n: int) -> list[uuid.UUID]:
+    """Check the ids that the caller chose."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InvalidItem("ids", f"{describe(ids)}; give one UUID an item")
+    chosen = list(ids)
+    if len(chosen) != n:
+        raise InvalidItem("ids", f"{len(chosen)} ids for {n} items; give one UUID an item")
     checked = [names.check_event_id(value, f"ids[{index}]") for index, value in enumerate(chosen)]
     seen: dict[uuid.UUID, int] = {}
     for index, value in enumerate(checked):
@@ -172,6 +194,10 @@ def _given_ids(events: Sequence[Event], ids: Sequence[uuid.UUID | str] | None) -
             raise IdempotencyConflict(f"id {value}", f"it stands at [{seen[value]}]", f"and again at [{index}]")
         seen[value] = index
     return checked
+
+
+def _too_large(path: str) -> InvalidItem:
+    return InvalidItem(path, f"the batch passes 64 MiB ({MAX_BATCH_BYTES:,} bytes) here; append it in parts")
 
 
 def expected_number(expected: object) -> int | None:

@@ -7,14 +7,18 @@ sent again with ``again=`` parameters that make the server look for what it wrot
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, LiteralString, Protocol, TypeAlias
 
 import psycopg
 from psycopg import RawCursor
+from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import DeadlockDetected
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 from tenacity import (
@@ -31,6 +35,9 @@ from eventstore.telemetry import Telemetry, logger
 
 Params: TypeAlias = Sequence[Any]
 Row: TypeAlias = tuple[Any, ...]
+
+
+_ADAPTERS = binary.adapters()
 
 
 class _Lost(Exception):
@@ -74,17 +81,22 @@ class Pooled:
         self.refusal: SchemaOutOfDate | None = None
         self._telemetry = telemetry
         self._deadline = Deadline(timeout)
+        # psycopg-pool's hand-over costs a tenth of an append, so the connection used last stays out of it. Both lists
+        # are only appended to and popped from, which threads may do at once.
+        self._hot: list[RawCursor[Row]] = []
+        self._wanting: list[None] = []
         self._pool: ConnectionPool[psycopg.Connection[Row]] = ConnectionPool(
             self.conninfo,
             min_size=1,
             max_size=size,
             timeout=timeout,
+            reconnect_timeout=1.0,
+            reconnect_failed=self._reconnect,
             open=False,
             name="convstore",
             kwargs={
                 "autocommit": True,
                 "prepare_threshold": 2 if prepare else None,
-                "context": binary.adapters(),
                 "row_factory": tuple_row,
             },
         )
@@ -109,7 +121,15 @@ class Pooled:
     def close(self) -> None:
         """Return the connections."""
         self._deadline.close()
+        while self._hot:
+            self._pool.putconn(self._hot.pop().connection)
         self._pool.close()
+
+    def _reconnect(self, pool: ConnectionPool[psycopg.Connection[Row]]) -> None:
+        """Go on trying once a second: left alone, the pool waits twice as long after each failure."""
+        if not pool.closed and pool.get_stats()["pool_size"] == 0:
+            pool.resize(0, pool.max_size)
+            pool.resize(1, pool.max_size)
 
     def call(
         self,
@@ -153,10 +173,12 @@ class Pooled:
         raise AssertionError("unreachable: the loop returns or raises")
 
     def _once(self, query: LiteralString, params: Params, tenant: str, action: str, role: str) -> list[Row]:
-        conn = self._connection()
+        cursor = self._borrow()
+        conn = cursor.connection
         try:
             with self._deadline.over(conn):
-                return fetch(conn, query, params)
+                cursor.execute(query, params, binary=True)
+                return cursor.fetchall()
         except psycopg.Error as e:
             if faults.lost(e, conn):
                 raise _Lost from e
@@ -167,9 +189,41 @@ class Pooled:
         except TimeoutError as e:
             raise StoreUnavailable(f"the server did not answer within {self.timeout:g} s", "unknown") from e
         finally:
+            self._give_back(cursor)
+
+    def _borrow(self) -> RawCursor[Row]:
+        """Give a connection's cursor: the one that was used last, or one of the pool's."""
+        try:
+            return self._hot.pop()
+        except IndexError:
+            pass
+        self._wanting.append(None)
+        try:
+            if self._hot:
+                return self._hot.pop()
+            conn = self._from_pool()
+        except IndexError:
+            conn = self._from_pool()
+        finally:
+            self._wanting.pop()
+        return RawCursor(conn, row_factory=tuple_row)
+
+    def _give_back(self, cursor: RawCursor[Row]) -> None:
+        """Keep the connection at hand for the next call, but not where somebody waits at the pool."""
+        conn = cursor.connection
+        if self._hot or self._wanting or conn.closed or conn.pgconn.transaction_status != TransactionStatus.IDLE:
             self._pool.putconn(conn)
+            return
+        self._hot.append(cursor)
+        if self._wanting:  # came between the look and the append, and may not have seen it
+            with contextlib.suppress(IndexError):
+                self._pool.putconn(self._hot.pop().connection)
 
     def _connection(self) -> psycopg.Connection[Row]:
+        cursor = self._borrow()
+        return cursor.connection
+
+    def _from_pool(self) -> psycopg.Connection[Row]:
         try:
             return self._pool.getconn()
         except PoolTimeout as e:
@@ -177,12 +231,30 @@ class Pooled:
         except PoolClosed as e:
             raise StoreUnavailable("the store is closed") from e
 
+    def _live_connection(self) -> psycopg.Connection[Row]:
+        """Give a connection that answers; one that the server closed while it was idle is replaced."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            conn = self._connection()
+            alive = False
+            try:
+                self._pool.check_connection(conn)
+                alive = True
+            except psycopg.OperationalError as e:
+                if time.monotonic() > deadline:
+                    raise faults.unavailable(e) from e
+            finally:
+                if not alive:
+                    self._pool.putconn(conn)
+            if alive:
+                return conn
+
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Row]]:
         """Give a connection for one transaction; it commits where the block ends well."""
         if self.refusal is not None:
             raise self.refusal
-        conn = self._connection()
+        conn = self._live_connection()
         try:
             try:
                 with conn.transaction():
@@ -240,11 +312,18 @@ class Bound:
             yield self._conn
 
 
+class _Cursor(RawCursor[Row]):
+    """A cursor with our adapters, whatever its connection was set up with."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Return ours."""
+        return _ADAPTERS
+
+
 def fetch(conn: psycopg.Connection[Any], query: LiteralString, params: Params) -> list[Row]:
     """Run one statement and fetch its rows, whatever factories and adapters the connection was set up with."""
-    cursor: RawCursor[Row] = RawCursor(conn, row_factory=tuple_row)
-    if conn.adapters.get_loader(binary.JSON, binary.BINARY) is not binary.BytesLoader:
-        binary.register(cursor)
+    cursor = _Cursor(conn, row_factory=tuple_row)
     cursor.execute(query, params, binary=True)
     return cursor.fetchall()
 

@@ -6,14 +6,18 @@ sent again with ``again=`` parameters that make the server look for what it wrot
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, LiteralString, Protocol, TypeAlias
 
 import psycopg
 from psycopg import AsyncRawCursor
+from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import DeadlockDetected
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from tenacity import (
@@ -30,6 +34,9 @@ from eventstore.telemetry import Telemetry, logger
 
 Params: TypeAlias = Sequence[Any]
 Row: TypeAlias = tuple[Any, ...]
+
+
+_ADAPTERS = binary.adapters()
 
 
 class _Lost(Exception):
@@ -73,17 +80,22 @@ class AsyncPooled:
         self.refusal: SchemaOutOfDate | None = None
         self._telemetry = telemetry
         self._deadline = AsyncDeadline(timeout)
+        # psycopg-pool's hand-over costs a tenth of an append, so the connection used last stays out of it. Both lists
+        # are only appended to and popped from, which threads may do at once.
+        self._hot: list[AsyncRawCursor[Row]] = []
+        self._wanting: list[None] = []
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Row]] = AsyncConnectionPool(
             self.conninfo,
             min_size=1,
             max_size=size,
             timeout=timeout,
+            reconnect_timeout=1.0,
+            reconnect_failed=self._reconnect_async,
             open=False,
             name="convstore",
             kwargs={
                 "autocommit": True,
                 "prepare_threshold": 2 if prepare else None,
-                "context": binary.adapters(),
                 "row_factory": tuple_row,
             },
         )
@@ -108,7 +120,15 @@ class AsyncPooled:
     async def close(self) -> None:
         """Return the connections."""
         self._deadline.close()
+        while self._hot:
+            await self._pool.putconn(self._hot.pop().connection)
         await self._pool.close()
+
+    async def _reconnect_async(self, pool: AsyncConnectionPool[psycopg.AsyncConnection[Row]]) -> None:
+        """Go on trying once a second: left alone, the pool waits twice as long after each failure."""
+        if not pool.closed and pool.get_stats()["pool_size"] == 0:
+            await pool.resize(0, pool.max_size)
+            await pool.resize(1, pool.max_size)
 
     async def call(
         self,
@@ -152,10 +172,12 @@ class AsyncPooled:
         raise AssertionError("unreachable: the loop returns or raises")
 
     async def _once(self, query: LiteralString, params: Params, tenant: str, action: str, role: str) -> list[Row]:
-        conn = await self._connection()
+        cursor = await self._borrow()
+        conn = cursor.connection
         try:
             async with self._deadline.over(conn):
-                return await fetch(conn, query, params)
+                await cursor.execute(query, params, binary=True)
+                return await cursor.fetchall()
         except psycopg.Error as e:
             if faults.lost(e, conn):
                 raise _Lost from e
@@ -166,9 +188,41 @@ class AsyncPooled:
         except TimeoutError as e:
             raise StoreUnavailable(f"the server did not answer within {self.timeout:g} s", "unknown") from e
         finally:
+            await self._give_back(cursor)
+
+    async def _borrow(self) -> AsyncRawCursor[Row]:
+        """Give a connection's cursor: the one that was used last, or one of the pool's."""
+        try:
+            return self._hot.pop()
+        except IndexError:
+            pass
+        self._wanting.append(None)
+        try:
+            if self._hot:
+                return self._hot.pop()
+            conn = await self._from_pool()
+        except IndexError:
+            conn = await self._from_pool()
+        finally:
+            self._wanting.pop()
+        return AsyncRawCursor(conn, row_factory=tuple_row)
+
+    async def _give_back(self, cursor: AsyncRawCursor[Row]) -> None:
+        """Keep the connection at hand for the next call, but not where somebody waits at the pool."""
+        conn = cursor.connection
+        if self._hot or self._wanting or conn.closed or conn.pgconn.transaction_status != TransactionStatus.IDLE:
             await self._pool.putconn(conn)
+            return
+        self._hot.append(cursor)
+        if self._wanting:  # came between the look and the append, and may not have seen it
+            with contextlib.suppress(IndexError):
+                await self._pool.putconn(self._hot.pop().connection)
 
     async def _connection(self) -> psycopg.AsyncConnection[Row]:
+        cursor = await self._borrow()
+        return cursor.connection
+
+    async def _from_pool(self) -> psycopg.AsyncConnection[Row]:
         try:
             return await self._pool.getconn()
         except PoolTimeout as e:
@@ -176,12 +230,30 @@ class AsyncPooled:
         except PoolClosed as e:
             raise StoreUnavailable("the store is closed") from e
 
+    async def _live_connection(self) -> psycopg.AsyncConnection[Row]:
+        """Give a connection that answers; one that the server closed while it was idle is replaced."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            conn = await self._connection()
+            alive = False
+            try:
+                await self._pool.check_connection(conn)
+                alive = True
+            except psycopg.OperationalError as e:
+                if time.monotonic() > deadline:
+                    raise faults.unavailable(e) from e
+            finally:
+                if not alive:
+                    await self._pool.putconn(conn)
+            if alive:
+                return conn
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Row]]:
         """Give a connection for one transaction; it commits where the block ends well."""
         if self.refusal is not None:
             raise self.refusal
-        conn = await self._connection()
+        conn = await self._live_connection()
         try:
             try:
                 async with conn.transaction():
@@ -239,11 +311,18 @@ class AsyncBound:
             yield self._conn
 
 
+class _Cursor(AsyncRawCursor[Row]):
+    """A cursor with our adapters, whatever its connection was set up with."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Return ours."""
+        return _ADAPTERS
+
+
 async def fetch(conn: psycopg.AsyncConnection[Any], query: LiteralString, params: Params) -> list[Row]:
     """Run one statement and fetch its rows, whatever factories and adapters the connection was set up with."""
-    cursor: AsyncRawCursor[Row] = AsyncRawCursor(conn, row_factory=tuple_row)
-    if conn.adapters.get_loader(binary.JSON, binary.BINARY) is not binary.BytesLoader:
-        binary.register(cursor)
+    cursor = _Cursor(conn, row_factory=tuple_row)
     await cursor.execute(query, params, binary=True)
     return await cursor.fetchall()
 

@@ -20,7 +20,7 @@ def _sha256(data: bytes) -> bytes:
 
 
 def _array(*values: str | int | None) -> bytes:
-    """Encode a JSON array as Postgres prints it: ``", "`` between values, only quotes and control characters escaped."""
+    """Encode a JSON array as Postgres prints it: ``", "`` between values, quotes and control characters escaped."""
     return json.dumps(values, ensure_ascii=False).encode()
 
 

@@ -36,7 +36,8 @@ BEGIN
       tid := coalesce(tid, tenant_of(p_tenant));
     END IF;
     IF p_control_at > 0 OR p_closes THEN
-      PERFORM FROM streams WHERE context_id = r.context_id AND stream_id = r.stream_id FOR UPDATE; -- so that after_wait() has nothing to do
+      -- So that the update below does not wait, and after_wait() has nothing to take back.
+      PERFORM FROM streams WHERE context_id = r.context_id AND stream_id = r.stream_id FOR UPDATE;
     END IF;
     UPDATE streams s
        SET head = s.head + p_n,

@@ -34,8 +34,9 @@ BEGIN
     RAISE EXCEPTION 'synchronous_commit is off: a crash could take back events that readers were given'
       USING ERRCODE = 'CV002', HINT = 'SET synchronous_commit = on for this login';
   END IF;
-  IF n IS NULL OR n = 0 OR n <> cardinality(p_types) OR n <> cardinality(p_datas) OR n <> cardinality(p_formats)
-     OR n <> cardinality(p_schema_versions) OR n < array_position(p_types, NULL) OR array_position(p_types[:n - 1], 'stream.closed') > 0 THEN
+  IF coalesce(n, 0) = 0 OR (n, n, n, n) IS DISTINCT FROM
+       (cardinality(p_types), cardinality(p_datas), cardinality(p_formats), cardinality(p_schema_versions))
+     OR 'stream.closed' = ANY (p_types[:n - 1]) THEN
     RAISE EXCEPTION 'a batch needs equally many ids, types, formats and datas, at least one, and nothing after stream.closed'
       USING ERRCODE = 'invalid_parameter_value';
   END IF;

@@ -14,7 +14,6 @@ CREATE OR REPLACE FUNCTION event_hash(
   data_hash      bytea
 ) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
-  SELECT sha256(data_hash || convert_to(
-    json_build_array('convstore/1', event_id, schema_version, type, subject, unique_key, agent, call_id, task_id, run_id, metadata)::text,
-    'UTF8'))
+  SELECT sha256(data_hash || convert_to(json_build_array(
+    'convstore/1', event_id, schema_version, type, subject, unique_key, agent, call_id, task_id, run_id, metadata)::text, 'UTF8'))
 $$;

@@ -29,6 +29,9 @@ class Proxy:
         self._listener: socket.socket | None = None
         self._port = 0
         self.cuts = 0
+        self.turn_away = False
+        """Whether who connects is hung up on at once; ``turned_away`` counts them."""
+        self.turned_away = 0
         self.up()
         self.url = make_conninfo(
             target, host="127.0.0.1", port=self._port, sslmode="disable", gssencmode="disable", connect_timeout=2
@@ -69,6 +72,10 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listener.accept()
+                if self.turn_away:
+                    client.close()
+                    self.turned_away += 1
+                    continue
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(self._target)
                 pair = (client, server)

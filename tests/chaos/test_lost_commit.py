@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -177,6 +178,26 @@ def test_a_transaction_does_not_begin_on_a_connection_that_the_server_closed(
         assert client.in_transaction(("s", [n], None))[0].last_version == n + 1
 
 
+def test_a_store_that_lost_its_server_looks_for_it_again_and_again(
+    make_client: Callable[..., Client], proxy: Proxy
+) -> None:
+    client = make_client(proxy.url, timeout=SHORT)
+    proxy.turn_away = True
+    proxy.cut("before")
+    with pytest.raises(StoreUnavailable):
+        client.append("s", [1])
+    if isinstance(client, AsyncClient):
+        client.run(many_tries(proxy))
+    else:
+        wait_until(lambda: proxy.turned_away > 6, "the seventh try to connect", 15)
+    proxy.turn_away = False
+    assert client.append("s", [2]).last_version == 1
+
+
+async def many_tries(proxy: Proxy) -> None:
+    await asyncio.to_thread(wait_until, lambda: proxy.turned_away > 6, "the seventh try to connect", 15)
+
+
 def fill_pool(client: Client) -> None:
     """Have the store open all the connections that it may."""
     if isinstance(client, SyncClient):
@@ -194,9 +215,10 @@ def fill_pool(client: Client) -> None:
 
 def end_all_others(db: psycopg.Connection) -> int:
     """End every other connection to the database, and return how many there were."""
-    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    found = db.execute(f"SELECT pg_terminate_backend(pid) {others} AND backend_type = 'client backend'").fetchall()
-    wait_until(lambda: db.execute(f"SELECT {others} LIMIT 1").fetchone() is None, "the connections end")
+    others = "datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    found = db.execute(f"SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}").fetchall()
+    still = "SELECT FROM pg_stat_activity WHERE pid = ANY (%s)"
+    wait_until(lambda: not db.execute(still, [[pid for pid, _ in found]]).fetchall(), "the connections end")
     return len(found)
 
 

@@ -293,7 +293,11 @@ def test_a_unique_key_happens_once_in_its_context(any_store: Any, contract_db: p
     with Untouched(contract_db), pytest.raises(InvalidEvent, match=r"\[1\].unique_key"):
         a.append_events([note(unique_key="twice"), note(unique_key="twice")])
     assert any_store.conversation("c").append_events([note(unique_key="once")]).last_version == 1
-    assert any_store.for_tenant(any_store.tenant + "-2").conversation("a", context="ctx").append_events([note(unique_key="once")])
+    assert (
+        any_store.for_tenant(any_store.tenant + "-2")
+        .conversation("a", context="ctx")
+        .append_events([note(unique_key="once")])
+    )
 
 
 def test_a_unique_key_refused_on_a_new_stream_creates_no_stream(

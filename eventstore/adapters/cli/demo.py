@@ -143,9 +143,8 @@ def _with_business(story: Story, store: EventStore, chat: Conversation, conn: _C
             counted = conn.execute(sql.SQL("SELECT count(*) FROM {}").format(name)).fetchone()
             conn.commit()
             rows, added = (counted[0] if counted else -1), chat.head() - before
-            text = (
-                f"a row of a business table and an event in one transaction, {step}: {rows} rows, {added} events more"
-            )
+            left = f"{rows} row{'s' * (rows != 1)} and {output.events(added)} left"
+            text = f"a business table's row and an event in one transaction, then {step}: {left}"
             story.tell(step, text, ok=rows == added == rows_after)
     finally:
         conn.rollback()
@@ -165,7 +164,7 @@ def _replay(chat: Conversation) -> None:
     output.say(f"convstore replay {chat.name}")
     show(islice(chat.events(), _SHOWN_EVENTS), lines=2)
     if head > _SHOWN_EVENTS:
-        output.say(f"      … {output.events(head - _SHOWN_EVENTS)} more")
+        output.say(f"      … {head - _SHOWN_EVENTS:,} more events; convstore replay {chat.name} shows all")
 
 
 def _tamper(story: Story, store: EventStore, chat: Conversation, conn: _Connection) -> None:

@@ -1,0 +1,112 @@
+"""``demo``, ``up``, ``down`` and ``status`` on an embedded server of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from eventstore import EventStore, embedded
+
+SCRIPT = str(Path(sys.executable).with_name("convstore"))
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="convstore-test-", dir="/tmp"))
+    made.chmod(0o755)  # the server's user has to reach it, also when the tests run as root
+    yield made
+    embedded.down(made, force=True)
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def run(home: Path, *args: str, code: int = 0, **more: str) -> str:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("CONVSTORE_")}
+    env |= {"CONVSTORE_HOME": str(home), **more}
+    done = subprocess.run([SCRIPT, *args], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_demo_tells_its_story_again_and_again(home: Path) -> None:
+    first = run(home, "demo", CONVSTORE_URL="postgresql://nobody@127.0.0.1:1/none")
+    assert "1 stream: 14 events written, 0 already there" in first
+    for promise in (
+        "deduplicated",
+        "refused",
+        "0 rows and 0 events left",
+        "1 row and 1 event left",
+        ", ok",
+        "verify finds",
+    ):
+        assert promise in first
+    assert "find_order(" in first
+    again: dict[str, Any] = json.loads(run(home, "demo", "--json"))
+    assert again["ok"]
+    assert [step["step"] for step in again["steps"]] == [
+        "start",
+        "migrate",
+        "import",
+        "append",
+        "repeat",
+        "conflict",
+        "rollback",
+        "commit",
+        "verify",
+        "tamper",
+    ]
+    assert "nothing new" in again["steps"][2]["text"]
+    listed = [json.loads(line)["name"] for line in run(home, "ls", "--json").splitlines()]
+    assert len(listed) == 3
+    assert again["stream"] in listed
+    assert run(home, "verify") == "3 streams, 44 events, ok\n"
+
+
+def test_the_demo_takes_recordings_and_a_url_given_to_it(
+    home: Path, url: str, db: psycopg.Connection, recordings: Path
+) -> None:
+    shown = run(home, "demo", "--url", url, str(recordings / "airline.jsonl.gz"))
+    assert "100 streams: 2,555 events written" in shown
+    assert "3 more events; convstore replay demo-" in shown
+    tables = db.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'demo%'").fetchall()
+    assert tables == []
+    with EventStore.open(url) as store:
+        assert store.verify().ok
+
+
+def test_up_status_down(home: Path) -> None:
+    assert json.loads(run(home, "status", "--json"))["embedded"]["running"] is False
+    up = json.loads(run(home, "up", "--json"))
+    assert (up["running"], up["kept"]) == (True, True)
+    status = json.loads(run(home, "status", "--json"))
+    assert status["embedded"]["pid"] == up["pid"]
+    assert status["store"]["pending"] == []
+    with EventStore.open(up["url"]) as store:
+        store.conversation("by-url").append([1])
+    with embedded.start(home):
+        assert "others still use it" in run(home, "down")
+        assert "runs, goes with its last user" in run(home, "status")
+        assert "not running" in run(home, "down", "--force")
+    assert "not running" in run(home, "status")
+    assert "nothing to apply" in run(home, "migrate")
+
+
+def test_a_home_that_cannot_be_had_exits_3(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    env = {key: value for key, value in os.environ.items() if not key.startswith("CONVSTORE_")}
+    env["CONVSTORE_HOME"] = str(file)
+    done = subprocess.run([SCRIPT, "ls"], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("convstore: ")
+    assert "Traceback" not in done.stderr
