@@ -66,7 +66,7 @@ DECLARE
   writer  text[] := ARRAY['append_event', 'append_events'];
   reading text[] := ARRAY['stream_head', 'read_events', 'list_streams', 'store_state'];
   auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans',
-    'names_hash', 'data_hash', 'event_hash', 'append_chain'];
+    'names_hash', 'content_hash', 'event_hash', 'append_chain'];
   shown   text[] := ARRAY['tenants', 'directory', 'events', 'store', 'schema_migrations', 'schema_functions'];
   role    text;
   f       record;

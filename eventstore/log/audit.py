@@ -106,8 +106,7 @@ class StreamCheck:
                 row.task_id,
                 row.run_id,
             ),
-            row.metadata,
-            hashing.data_hash(self._secret, row.event_id, row.format, row.data),
+            hashing.content_hash(self._secret, row.event_id, row.format, row.data, row.metadata),
         )
         if digest != row.hash:
             return "its content does not have the hash that was recorded"

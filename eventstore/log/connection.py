@@ -206,7 +206,7 @@ class Pooled:
             conn = self._from_pool()
         finally:
             self._wanting.pop()
-        return RawCursor(conn, row_factory=tuple_row)
+        return _Cursor(conn, row_factory=tuple_row)
 
     def _give_back(self, cursor: RawCursor[Row]) -> None:
         """Keep the connection at hand for the next call, but not where somebody waits at the pool."""

@@ -205,7 +205,7 @@ class AsyncPooled:
             conn = await self._from_pool()
         finally:
             self._wanting.pop()
-        return AsyncRawCursor(conn, row_factory=tuple_row)
+        return _Cursor(conn, row_factory=tuple_row)
 
     async def _give_back(self, cursor: AsyncRawCursor[Row]) -> None:
         """Keep the connection at hand for the next call, but not where somebody waits at the pool."""

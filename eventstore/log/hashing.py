@@ -29,21 +29,15 @@ def names_hash(tenant: str, context: str, stream: str) -> bytes:
     return _sha256(_array("convstore/1/stream", tenant, context, stream))
 
 
-def data_hash(secret: bytes, event_id: uuid.UUID, form: int, data: bytes) -> bytes:
-    """Digest an event's data, salted with the context's secret: it can stand in for data that was removed."""
-    return _sha256(_sha256(secret + event_id.bytes) + struct.pack(">h", form) + data)
+def content_hash(secret: bytes, event_id: uuid.UUID, form: int, data: bytes, metadata: bytes | None) -> bytes:
+    """Digest an event's data and metadata, salted with the context's secret: it can stand in once they were removed."""
+    content = b"[" + data + b", " + (b"null" if metadata is None else metadata) + b"]"
+    return _sha256(_sha256(secret + event_id.bytes) + struct.pack(">h", form) + content)
 
 
-def event_hash(
-    event_id: uuid.UUID,
-    schema_version: int,
-    fields: Sequence[str | None],
-    metadata: bytes | None,
-    data_digest: bytes,
-) -> bytes:
+def event_hash(event_id: uuid.UUID, schema_version: int, fields: Sequence[str | None], content_digest: bytes) -> bytes:
     """Digest an event; ``fields`` are type, subject, unique_key, agent, call_id, task_id, run_id."""
-    head = _array("convstore/1", str(event_id), schema_version, *fields)
-    return _sha256(data_digest + head[:-1] + b", " + (b"null" if metadata is None else metadata) + b"]")
+    return _sha256(content_digest + _array("convstore/1", str(event_id), schema_version, *fields))
 
 
 def append_chain(

@@ -70,7 +70,7 @@ BEGIN
   drawn := nextval('position');
   r.position := drawn;
   digest := event_hash(p_event_id, p_schema_version, p_type, p_subject, p_unique_key, p_agent, p_call_id, p_task_id, p_run_id,
-    p_metadata, data_hash(place.secret, p_event_id, p_format, p_data));
+    content_hash(place.secret, p_event_id, p_format, p_data, p_metadata));
   INSERT INTO events (context_id, stream_id, version, position, recorded_at, event_id, tenant_id, schema_version, format,
       hash, chain, type, subject, agent, call_id, task_id, run_id, unique_key, metadata, data)
     VALUES (r.context_id, r.stream_id, r.last_version, drawn, place.recorded_at, p_event_id, place.tenant_id,

@@ -53,7 +53,7 @@ BEGIN
   WITH given AS MATERIALIZED ( -- positions are drawn in the order of versions
     SELECT u.*, nextval('position') AS position,
            event_hash(u.event_id, u.schema_version, u.type, u.subject, u.unique_key, u.agent, u.call_id, u.task_id, u.run_id,
-             u.metadata, data_hash(place.secret, u.event_id, u.format, u.data)) AS hash
+             content_hash(place.secret, u.event_id, u.format, u.data, u.metadata)) AS hash
       FROM unnest(p_event_ids, p_schema_versions, p_formats, p_types, p_subjects, p_agents, p_call_ids, p_task_ids,
              p_run_ids, p_unique_keys, p_metadatas, p_datas) WITH ORDINALITY
            AS u (event_id, schema_version, format, type, subject, agent, call_id, task_id, run_id, unique_key, metadata, data, ord)

@@ -101,7 +101,7 @@ def one_item(lab: Lab) -> Iterator[Sequence[Variant]]:
             variant("append with key=", ours(lab.database()), keyed=True),
             variant("… without the stamp", ours(lab.without(stamp="SELECT NULL::void"))),
             variant(
-                "… without hash and chain", ours(lab.without(event_hash=EMPTY, data_hash=EMPTY, append_chain=EMPTY))
+                "… without hash and chain", ours(lab.without(event_hash=EMPTY, content_hash=EMPTY, append_chain=EMPTY))
             ),
             variant("… without the tenant's check", ours(lab.without(tenant_of="SELECT 1"))),
             variant(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import json
 import struct
 import uuid
 
@@ -34,20 +35,20 @@ EVENTS = [
     ),
     (THIRD, 1, ("x.note", "", "", "日本", "🙂", "", ""), b"{}", 1, '"é\u2028"'.encode()),
 ]
-ORIGIN = "282d32e0ac3500f5ae990a52a863ef51ee4248309c735ce687bd4701b7e225a7"
-DATA_HASHES = [
-    "d4a4660d99df2be3cb0a2f76fa3d68ce2d85fe89a45e96a7b54eb9b899cb532e",
-    "6527fe9f4d0ce8a4f51bcb7e6f5af0bf40cf9ee7412c9abb35827fc75a139e28",
-    "40b8f5e4d5aee43d49b50b003b8d89fab755b248f7e7742510ead7ed2b1cff8e",
+ORIGIN = "5c5e1fe07d85a9c7299851b885d4d33a9469eec1969ce4552a98684c41946152"
+CONTENT_HASHES = [
+    "07134a2435e5261a527be05483e4199f7fac9b5473ae95fca8036c01af64c5f2",
+    "70b84a7fa67772d0c32d8a6772601287ba65235d60bb031a97fc2a50293a2786",
+    "02f82baecd290e04fd887e80ba58afcff4d4fc036ccc03b05ec9d34785cde3a4",
 ]
 HASHES = [
-    "0a89cd5b5088a0eda454ad0991491ba48e566e694e9ca5404ea0fd078221bddf",
-    "61a00a879d56cdb2a411f72d96957fa481b89e78199c420c30d773a3d3d72282",
-    "28711bf89215e37291d5bfa5d79e0b8eed5659f92cfe953d34b9adb72c682510",
+    "7163475e9fcd83c94216d212268e6778ee52ea840eaf5d6b72a221b7dfa5b6cc",
+    "f8912d083bcf0d1c809b9fac35dd14de959eb4830182d87292f9f8a8da1ac027",
+    "203128929206b0be149f2b3683fd03e8ebf384ee079ad7023a2f1eceb943b0e6",
 ]
 CHAINS = [
-    "55dbb091d1e799b99bc1671674dc27470e0836ddfe51411b8c376ea64496fe98",
-    "7cf34c092600d2abfa5ad584047a9737569774c0d80d16b681311640b7423988",
+    "e24953cca537d37d39140288d384647372aaa99b8fc65aed4e4e0117a3d64370",
+    "f62e42ca78f423104209e85a1cad4ff4f8b5383ea6e8249c6abc3823c6891489",
 ]
 AT = [dt.datetime(2025, 3, 4, 5, 6, 7, 891011, UTC), dt.datetime(2025, 3, 4, 5, 6, 8, 0, UTC)]
 
@@ -56,44 +57,32 @@ def sha(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(parts)).digest()
 
 
-def spelled(text: str | None) -> bytes:
-    if text is None:
-        return b"\xff\xff\xff\xff"
-    return struct.pack(">i", len(text.encode())) + text.encode()
-
-
 def event_digest(number: int) -> bytes:
     event_id, version, fields, metadata, form, data = EVENTS[number]
-    return hashing.event_hash(event_id, version, fields, metadata, hashing.data_hash(SECRET, event_id, form, data))
+    return hashing.event_hash(event_id, version, fields, hashing.content_hash(SECRET, event_id, form, data, metadata))
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_vectors_of_event_hashes(number: int) -> None:
     event_id, version, fields, metadata, form, data = EVENTS[number]
-    salted = sha(sha(SECRET, event_id.bytes), struct.pack(">h", form), data)
-    assert hashing.data_hash(SECRET, event_id, form, data) == salted
-    assert salted.hex() == DATA_HASHES[number]
-    by_hand = sha(
-        b"convstore/1",
-        event_id.bytes,
-        struct.pack(">h", version),
-        *map(spelled, fields),
-        sha(metadata or b""),
-        salted,
-    )
+    salted = sha(sha(SECRET, event_id.bytes), struct.pack(">h", form), b"[", data, b", ", metadata or b"null", b"]")
+    assert hashing.content_hash(SECRET, event_id, form, data, metadata) == salted
+    assert salted.hex() == CONTENT_HASHES[number]
+    head = json.dumps(["convstore/1", str(event_id), version, *fields], ensure_ascii=False).encode()
+    by_hand = sha(salted, head)
     assert event_digest(number) == by_hand
     assert by_hand.hex() == HASHES[number]
 
 
 def test_vectors_of_origin_and_chain() -> None:
-    origin = sha(spelled("default"), spelled("ctx"), spelled("support-42"))
-    assert hashing.origin("default", "ctx", "support-42") == origin
+    origin = sha(b'["convstore/1/stream", "default", "ctx", "support-42"]')
+    assert hashing.names_hash("default", "ctx", "support-42") == origin
     assert origin.hex() == ORIGIN
     first = hashing.append_chain(None, origin, 1, AT[0], [(7, event_digest(0))])
     by_hand = sha(
         b"convstore/1/append",
         origin,
-        struct.pack(">qq", 1, 1741064767891011),
+        struct.pack(">qq", 1, 1741064767891011 - 946684800000000),
         struct.pack(">q", 7),
         event_digest(0),
     )
@@ -103,9 +92,9 @@ def test_vectors_of_origin_and_chain() -> None:
     second = hashing.append_chain(first, origin, 2, AT[1], rows)
     by_hand = sha(
         b"convstore/1/append",
-        first,
         origin,
-        struct.pack(">qq", 2, 1741064768000000),
+        struct.pack(">qq", 2, 1741064768000000 - 946684800000000),
+        first,
         struct.pack(">q", 9),
         event_digest(1),
         struct.pack(">q", 10),
@@ -122,14 +111,17 @@ seven = st.tuples(*[maybe] * 7)
 @given(seven, seven)
 def test_no_two_rows_of_fields_share_a_preimage(one: tuple[str | None, ...], other: tuple[str | None, ...]) -> None:
     equal = one == other
-    digests = [hashing.event_hash(FIRST, 1, fields, None, b"\x00" * 32) for fields in (one, other)]
+    digests = [hashing.event_hash(FIRST, 1, fields, b"\x00" * 32) for fields in (one, other)]
     assert (digests[0] == digests[1]) is equal
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), min_size=2, max_size=2, unique=True))
 def test_data_format_and_secret_all_enter(two: list[bytes]) -> None:
-    digests = {hashing.data_hash(SECRET, FIRST, form, data) for data in two for form in (1, 2)}
-    digests |= {hashing.data_hash(SECRET[::-1], FIRST, 1, two[0]), hashing.data_hash(SECRET, SECOND, 1, two[0])}
+    digests = {hashing.content_hash(SECRET, FIRST, form, data, None) for data in two for form in (1, 2)}
+    digests |= {
+        hashing.content_hash(SECRET[::-1], FIRST, 1, two[0], None),
+        hashing.content_hash(SECRET, SECOND, 1, two[0], None),
+    }
     assert len(digests) == 6
 
 
