@@ -80,8 +80,10 @@ class StreamCheck:
 
     def row(self, row: StoredRow) -> str | None:
         """Check the next row; return what is wrong with it."""
+        if row.version is None or row.version < 1:
+            return "versions count from 1"
         if row.version != self.version + 1:
-            return f"a gap: version {self.version + 1} is missing" if row.version else "no version"
+            return f"a gap: version {self.version + 1} is missing"
         if row.head is None or row.version > row.head:
             return f"a row beyond the head, which is {row.head}"
         if not row.tenant_fits:

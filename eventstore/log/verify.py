@@ -12,6 +12,7 @@ from eventstore.log.audit import Bad, StoredRow, StreamCheck, VerifyReport
 from eventstore.log.connection import Caller
 
 PAGE: Final = 1000
+_BEFORE_ALL: Final = -(2**63)  # a row that was put below version 1 comes first
 _STREAMS: Final[LiteralString] = "SELECT * FROM convstore.audit_streams($1, $2, $3, $4)"
 _EVENTS: Final[LiteralString] = "SELECT * FROM convstore.audit_events($1, $2, $3, $4, $5)"
 _ORPHANS: Final[LiteralString] = "SELECT * FROM convstore.audit_orphans($1)"
@@ -53,7 +54,7 @@ def verify(
                         caller,
                         tenant,
                         _EVENTS,
-                        [tenant, context_id, stream_id, check.version, PAGE],
+                        [tenant, context_id, stream_id, check.version or _BEFORE_ALL, PAGE],
                     )
                 ]
                 for row in rows:

@@ -1,5 +1,5 @@
 -- For verification: a page of a stream's rows as they are stored, with the head as of the same moment; one row of nulls
--- where the page is empty. It ends at p_limit rows, or before the data read exceeds 1 MiB as stored.
+-- where the page is empty. Times are brought into the years that clients can hold. It ends at p_limit rows, or before the data read exceeds 1 MiB as stored.
 CREATE OR REPLACE FUNCTION audit_events(
   p_tenant     text,
   p_context_id bigint,
@@ -19,8 +19,8 @@ DECLARE
   tid integer := tenant_of(p_tenant);
 BEGIN
   RETURN QUERY
-    SELECT s.head, s.control, s.closed, s.recorded_at, r.tenant_id = tid,
-           r.version, r.position, r.recorded_at, r.event_id, r.schema_version, r.format, r.hash, r.chain, r.type, r.subject,
+    SELECT s.head, s.control, s.closed, least(greatest(s.recorded_at, '0001-01-02'), '9999-12-30'), r.tenant_id = tid,
+           r.version, r.position, least(greatest(r.recorded_at, '0001-01-02'), '9999-12-30'), r.event_id, r.schema_version, r.format, r.hash, r.chain, r.type, r.subject,
            r.agent, r.call_id, r.task_id, r.run_id, r.unique_key, r.metadata, r.data
       FROM directory d
       LEFT JOIN streams s ON s.context_id = d.context_id AND s.stream_id = d.stream_id

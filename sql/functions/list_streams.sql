@@ -15,7 +15,7 @@ DECLARE
   tid integer := tenant_of(p_tenant);
 BEGIN
   RETURN QUERY
-    SELECT d.name, c.name, d.tags, s.head, s.closed, d.created_at, s.recorded_at
+    SELECT d.name, c.name, d.tags, s.head, s.closed, d.created_at, CASE WHEN s.head > 0 THEN s.recorded_at ELSE d.created_at END
       FROM directory d JOIN contexts c USING (context_id) JOIN streams s USING (context_id, stream_id)
      WHERE d.tenant_id = tid AND (p_after IS NULL OR d.name > p_after COLLATE "C")
        AND (p_context IS NULL OR c.name = p_context) AND (p_tags IS NULL OR d.tags @> p_tags)
