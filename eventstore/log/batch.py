@@ -177,7 +177,7 @@ def _ids(
         return given, True
     if key is not None:
         return names.derived_ids(tenant, stream, key, n), True
-    return [uuid.uuid4() for _ in range(n)], False
+    return names.fresh_ids(n), False
 
 
 def _chosen(ids: Sequence[object], n: int) -> list[uuid.UUID]:

@@ -1,5 +1,6 @@
 -- For verification: a page of a stream's rows as they are stored, with the head as of the same moment; one row of nulls
--- where the page is empty. Times are brought into the years that clients can hold. It ends at p_limit rows, or before the data read exceeds 1 MiB as stored.
+-- where the page is empty. It ends at p_limit rows, or before the data read exceeds 1 MiB as stored. Times are brought
+-- into the years that a client can hold, so that one beyond them is found as changed and not as an error.
 CREATE OR REPLACE FUNCTION audit_events(
   p_tenant     text,
   p_context_id bigint,
