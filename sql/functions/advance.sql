@@ -28,7 +28,7 @@ BEGIN
   r.stream_id := p_stream_id;
   LOOP
     IF p_stream_id IS NULL THEN
-      place.result := find_stream(tid, p_tenant, p_stream, p_context, p_tags, p_expected);
+      place.result := find_stream(tid, p_tenant, p_stream, p_context, p_tags, p_expected, p_unique_keys);
       r := place.result;
       IF r.outcome IS NOT NULL THEN
         RETURN place;

@@ -1,11 +1,12 @@
 -- The stream of a name, created where an append may create it; outcome is null where it was found or made.
 CREATE OR REPLACE FUNCTION find_stream(
-  p_tenant_id integer,
-  p_tenant    text,
-  p_stream    text,
-  p_context   text,
-  p_tags      jsonb,
-  p_expected  bigint
+  p_tenant_id   integer,
+  p_tenant      text,        -- these as in advance()
+  p_stream      text,
+  p_context     text,
+  p_tags        jsonb,
+  p_expected    bigint,
+  p_unique_keys text[]
 ) RETURNS append_result
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -19,6 +20,13 @@ BEGIN
     IF p_expected <> 0 THEN
       r.outcome := 'version_conflict';
       r.actual := 0;
+      RETURN r;
+    END IF;
+    SELECT e.unique_key INTO r.detail
+      FROM contexts c JOIN events e ON e.context_id = c.context_id AND e.unique_key = ANY (p_unique_keys)
+     WHERE c.tenant_id = p_tenant_id AND c.name = coalesce(p_context, p_stream) LIMIT 1;
+    IF FOUND THEN
+      r.outcome := 'unique_key';
       RETURN r;
     END IF;
     PERFORM create_stream(p_tenant, coalesce(p_context, p_stream), p_stream, p_tags);
