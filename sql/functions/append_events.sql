@@ -25,10 +25,12 @@ CREATE OR REPLACE FUNCTION append_events(
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
-  more  boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
-  n     integer := cardinality(p_event_ids);
-  place append_place;
-  r     append_result;
+  more     boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
+  n        integer := cardinality(p_event_ids);
+  marks    boolean := p_types && ARRAY['history.compacted', 'items.retracted', 'history.cleared', 'stream.closed'];
+  place    append_place;
+  r        append_result;
+  new_head bigint;
 BEGIN
   IF current_setting('synchronous_commit') = 'off' THEN
     RAISE EXCEPTION 'synchronous_commit is off: a crash could take back events that readers were given'
@@ -40,34 +42,47 @@ BEGIN
     RAISE EXCEPTION 'a batch needs equally many ids, types, formats and datas, at least one, and nothing after stream.closed'
       USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  place := advance(p_tenant, p_stream, p_context, p_tags, p_context_id, p_stream_id, p_origin, p_expected, n,
-    (SELECT max(t.ord) FROM unnest(p_types) WITH ORDINALITY AS t (type, ord)
-      WHERE t.type IN ('history.compacted', 'items.retracted', 'history.cleared'))::integer,
-    p_types[n] = 'stream.closed',
-    CASE WHEN p_may_repeat THEN p_event_ids END, p_types, p_formats, p_datas, array_remove(p_unique_keys, NULL));
+  IF p_stream_id IS NOT NULL AND NOT p_may_repeat AND p_unique_keys IS NULL AND NOT marks THEN -- as in append_event()
+    UPDATE streams s SET head = s.head + n, recorded_at = greatest(clock_timestamp(), s.recorded_at)
+     WHERE s.context_id = p_context_id AND s.stream_id = p_stream_id AND s.origin = p_origin AND NOT s.closed
+       AND (p_expected IS NULL OR s.head = p_expected OR p_expected = -1 AND s.head > 0)
+       AND EXISTS (SELECT FROM tenant_logins l WHERE l.login = session_user AND l.tenant_id IN (0, s.tenant_id))
+    RETURNING s.head, s.recorded_at, s.tenant_id, s.secret, s.origin,
+              (SELECT e.chain FROM events e WHERE e.context_id = p_context_id AND e.stream_id = p_stream_id
+                  AND e.version BETWEEN s.head - n AND s.head ORDER BY e.version LIMIT 1)
+         INTO new_head, place.recorded_at, place.tenant_id, place.secret, place.origin, place.previous;
+    place.result := ('appended', p_context_id, p_stream_id, NULL, new_head - n + 1, new_head, NULL, NULL, NULL);
+  END IF;
+  IF new_head IS NULL THEN
+    place := advance(p_tenant, p_stream, p_context, p_tags, p_context_id, p_stream_id, p_origin, p_expected, n,
+      CASE WHEN marks THEN (SELECT max(t.ord) FROM unnest(p_types) WITH ORDINALITY AS t (type, ord)
+        WHERE t.type IN ('history.compacted', 'items.retracted', 'history.cleared'))::integer END,
+      p_types[n] = 'stream.closed',
+      CASE WHEN p_may_repeat THEN p_event_ids END, p_types, p_formats, p_datas, array_remove(p_unique_keys, NULL));
+  ELSIF place.previous IS NULL THEN
+    place := after_wait(place, NULL, NULL, NULL, NULL);
+  END IF;
   r := place.result;
   IF r.outcome <> 'appended' THEN
     RETURN r;
   END IF;
   IF stamp(more) IS NULL THEN END IF;
-  WITH given AS MATERIALIZED ( -- positions are drawn in the order of versions
-    SELECT u.*, nextval('position') AS position,
-           event_hash(u.event_id, u.schema_version, u.type, u.subject, u.unique_key, u.agent, u.call_id, u.task_id, u.run_id,
-             content_hash(place.secret, u.event_id, u.format, u.data, u.metadata)) AS hash
-      FROM unnest(p_event_ids, p_schema_versions, p_formats, p_types, p_subjects, p_agents, p_call_ids, p_task_ids,
-             p_run_ids, p_unique_keys, p_metadatas, p_datas) WITH ORDINALITY
-           AS u (event_id, schema_version, format, type, subject, agent, call_id, task_id, run_id, unique_key, metadata, data, ord)
-  ), written AS (
-    INSERT INTO events (context_id, stream_id, version, position, recorded_at, event_id, tenant_id, schema_version, format,
-        hash, chain, type, subject, agent, call_id, task_id, run_id, unique_key, metadata, data)
-    SELECT r.context_id, r.stream_id, r.first_version + g.ord - 1, g.position, place.recorded_at, g.event_id, place.tenant_id,
-           g.schema_version, g.format, g.hash,
-           CASE WHEN g.ord = n THEN append_chain(place.previous, place.origin, r.first_version, place.recorded_at,
-             (SELECT string_agg(int8send(f.position) || f.hash, '' ORDER BY f.ord) FROM given f)) END,
-           g.type, g.subject, g.agent, g.call_id, g.task_id, g.run_id, g.unique_key, g.metadata, g.data
-      FROM given g ORDER BY g.ord
-    RETURNING position
+  WITH given AS MATERIALIZED ( -- subscripts, because unnest() of twelve arrays sets up twelve tuple stores
+    SELECT g.i, nextval('position') AS position, -- in the order of versions
+           event_hash(p_event_ids[g.i], p_schema_versions[g.i], p_types[g.i], p_subjects[g.i], p_unique_keys[g.i], p_agents[g.i],
+             p_call_ids[g.i], p_task_ids[g.i], p_run_ids[g.i],
+             content_hash(place.secret, p_event_ids[g.i], p_formats[g.i], p_datas[g.i], p_metadatas[g.i])) AS hash
+      FROM generate_series(1, n) AS g (i)
   )
-  SELECT max(position) INTO r.position FROM written;
+  INSERT INTO events (context_id, stream_id, version, position, recorded_at, event_id, tenant_id, schema_version, format,
+      hash, chain, type, subject, agent, call_id, task_id, run_id, unique_key, metadata, data)
+  SELECT r.context_id, r.stream_id, r.first_version + g.i - 1, g.position, place.recorded_at, p_event_ids[g.i],
+         place.tenant_id, p_schema_versions[g.i], p_formats[g.i], g.hash,
+         CASE WHEN g.i = n THEN append_chain(place.previous, place.origin, r.first_version, place.recorded_at,
+           (SELECT string_agg(int8send(f.position) || f.hash, '' ORDER BY f.i) FROM given f)) END,
+         p_types[g.i], p_subjects[g.i], p_agents[g.i], p_call_ids[g.i], p_task_ids[g.i], p_run_ids[g.i], p_unique_keys[g.i],
+         p_metadatas[g.i], p_datas[g.i]
+    FROM given g;
+  r.position := currval('position'); -- the last one drawn here
   RETURN r;
 END $$;

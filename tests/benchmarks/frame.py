@@ -1,7 +1,8 @@
 """A row of the table: what it measures, against which limit, and how the rounds go.
 
-A row makes variants; the first is its limit. Each round runs every variant once, A B C, A B C …, so what the machine
-does meanwhile hits all of them; a ratio is taken within a round, and its median over the rounds is the message.
+A row makes variants; the first is its limit. They run by turns, A B C, A B C …, in short passes, so what the machine
+does meanwhile hits all of them. A round is the mean of some passes; a ratio is taken within a round, and its median
+over the rounds is the message.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
-from statistics import median
+from dataclasses import asdict, astuple, dataclass, field
+from statistics import mean, median
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Row:
     unit: str = "µs/event"
     ratio: Literal["rate", "cost"] = "rate"
     note: str = ""
+    passes: int = 1
+    """Turns in a round."""
     rounds: int | None = None
     """At most so many, where another round would show the same."""
 
@@ -122,16 +125,30 @@ def burst(lab: Lab, pid: int, work: Callable[[], int]) -> Callable[[], Sample]:
 def measure(row: Row, lab: Lab, rounds: int) -> Outcome:
     """Run a row: one round to warm up, then those that count."""
     rounds = min(rounds, row.rounds or rounds)
+    passes = 1 if lab.quick else row.passes
     with row.setup(lab) as variants:
-        samples: dict[str, list[Sample]] = {variant.name: [] for variant in variants}
-        for index in range(rounds + (row.rounds is None)):
-            for variant in variants:
-                variant.before()
-                sample = variant.run()
-                if index or row.rounds is not None:
-                    samples[variant.name].append(sample)
-    limit = samples[variants[0].name]
-    return Outcome(row, rounds, [_line(row, variant, samples[variant.name], limit) for variant in variants])
+        if row.rounds is None:
+            _round(variants, passes)
+        taken = [_round(variants, passes) for _ in range(rounds)]
+    samples = [[one[index] for one in taken] for index in range(len(variants))]
+    return Outcome(
+        row, rounds, [_line(row, variant, own, samples[0]) for variant, own in zip(variants, samples, strict=True)]
+    )
+
+
+def _round(variants: Sequence[Variant], passes: int) -> list[Sample]:
+    taken: list[list[Sample]] = [[] for _ in variants]
+    for _ in range(passes):
+        for variant, own in zip(variants, taken, strict=True):
+            variant.before()
+            own.append(variant.run())
+    return [_mean(own) for own in taken]
+
+
+def _mean(samples: Sequence[Sample]) -> Sample:
+    columns = zip(*(astuple(sample) for sample in samples), strict=True)
+    value, *rest = [None if None in column else mean(column) for column in columns]
+    return Sample(value or 0.0, *rest)
 
 
 def _line(row: Row, variant: Variant, samples: Sequence[Sample], limit: Sequence[Sample]) -> Line:

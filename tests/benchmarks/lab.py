@@ -63,13 +63,15 @@ class Lab:
         name = self._create(self._template)
         with psycopg.connect(self.url(name), autocommit=True, options="-c search_path=convstore") as conn:
             for function, body in bodies.items():
-                for (signature,) in conn.execute(
+                found = conn.execute(
                     "SELECT format('%%s(%%s) RETURNS %%s', oid::regproc, pg_get_function_arguments(oid),"
                     " pg_get_function_result(oid)) FROM pg_proc WHERE proname = %s"
                     " AND pronamespace = 'convstore'::regnamespace",
                     [function],
-                ).fetchall():
-                    conn.execute(f"CREATE OR REPLACE FUNCTION {signature} LANGUAGE sql AS $${body}$$".encode())
+                ).fetchone()
+                if found is None:
+                    raise LookupError(f"the store has no function {function}")
+                conn.execute(f"CREATE OR REPLACE FUNCTION {found[0]} LANGUAGE sql AS $${body}$$".encode())
         return name
 
     def _create(self, template: str) -> str:
