@@ -1,6 +1,6 @@
 """One Postgres a run, one database a test, made from a migrated template.
 
-``CONVSTORE_TEST_PG`` says which: ``embedded`` (the default) or a major version of the system's binaries, such as ``15``.
+``CONVSTORE_TEST_PG`` says which: ``embedded`` (the default) or a major version of the system's binaries, as ``15``.
 """
 
 from __future__ import annotations

@@ -211,7 +211,8 @@ class Pooled:
     def _give_back(self, cursor: RawCursor[Row]) -> None:
         """Keep the connection at hand for the next call, but not where somebody waits at the pool."""
         conn = cursor.connection
-        if self._hot or self._wanting or conn.closed or conn.pgconn.transaction_status != TransactionStatus.IDLE:
+        busy = conn.closed or conn.pgconn.transaction_status != TransactionStatus.IDLE
+        if busy or self._hot or self._wanting or self._pool.closed:
             self._pool.putconn(conn)
             return
         self._hot.append(cursor)

@@ -210,7 +210,8 @@ class AsyncPooled:
     async def _give_back(self, cursor: AsyncRawCursor[Row]) -> None:
         """Keep the connection at hand for the next call, but not where somebody waits at the pool."""
         conn = cursor.connection
-        if self._hot or self._wanting or conn.closed or conn.pgconn.transaction_status != TransactionStatus.IDLE:
+        busy = conn.closed or conn.pgconn.transaction_status != TransactionStatus.IDLE
+        if busy or self._hot or self._wanting or self._pool.closed:
             await self._pool.putconn(conn)
             return
         self._hot.append(cursor)

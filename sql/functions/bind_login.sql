@@ -11,6 +11,6 @@ BEGIN
   END IF;
   INSERT INTO convstore.tenants (name) SELECT p_tenant WHERE p_tenant IS NOT NULL ON CONFLICT (name) DO NOTHING;
   INSERT INTO convstore.tenant_logins (login, tenant_id)
-    SELECT p_login, coalesce((SELECT tenant_id FROM convstore.tenants WHERE name = p_tenant), 0)
+    SELECT p_login, CASE WHEN p_tenant IS NULL THEN 0 ELSE (SELECT tenant_id FROM convstore.tenants WHERE name = p_tenant) END
     ON CONFLICT DO NOTHING;
 END $$;

@@ -10,8 +10,8 @@ DECLARE
 BEGIN
   IF more THEN
     m := current_setting('convstore.stamp', true);
-    IF m ~ '^[0-9]{1,18}$' THEN
-      k := least(k, m::bigint); -- anyone can set it: lower only delays, higher is ignored
+    IF m ~ '^[0-9]{1,18}$' AND m::bigint <= k THEN
+      k := m::bigint; -- anyone can set it: lower only delays, higher is replaced
     ELSE
       m := set_config('convstore.stamp', k::text, true);
     END IF;

@@ -5,7 +5,9 @@ CREATE OR REPLACE FUNCTION stream_head(
 ) RETURNS bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+  tid integer := tenant_of(p_tenant); -- asked first: a plan that finds no row would not ask
 BEGIN
   RETURN coalesce((SELECT s.head FROM directory d JOIN streams s USING (context_id, stream_id)
-                    WHERE d.tenant_id = tenant_of(p_tenant) AND d.name = p_stream), 0);
+                    WHERE d.tenant_id = tid AND d.name = p_stream), 0);
 END $$;

@@ -189,13 +189,13 @@ def test_a_store_that_lost_its_server_looks_for_it_again_and_again(
     if isinstance(client, AsyncClient):
         client.run(many_tries(proxy))
     else:
-        wait_until(lambda: proxy.turned_away > 6, "the seventh try to connect", 15)
+        wait_until(lambda: proxy.turned_away > 13, "the 14th try to connect", 20)
     proxy.turn_away = False
     assert client.append("s", [2]).last_version == 1
 
 
 async def many_tries(proxy: Proxy) -> None:
-    await asyncio.to_thread(wait_until, lambda: proxy.turned_away > 6, "the seventh try to connect", 15)
+    await asyncio.to_thread(wait_until, lambda: proxy.turned_away > 13, "the 14th try to connect", 20)
 
 
 def fill_pool(client: Client) -> None:

@@ -9,17 +9,18 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 import psycopg
 import pytest
 from contract import AsyncDriver, Driver
 from psycopg import sql
 
-from eventstore import embedded
+from eventstore import EventStore, embedded
 
 PORT = 6432
 
@@ -139,3 +140,37 @@ def contract_db(contract_url: str) -> Iterator[psycopg.Connection]:
     """The owner's own connection to the contract's database."""
     with psycopg.connect(contract_url, autocommit=True, options="-c search_path=convstore") as conn:
         yield conn
+
+
+_logins = count(1)
+
+
+@pytest.fixture
+def make_login(url: str, admin: psycopg.Connection, db: psycopg.Connection) -> Iterator[Callable[..., str]]:
+    """Make a login with a role (None: with none), bound to tenants, and return its URL."""
+    made: list[str] = []
+
+    def make(role: str | None, *tenants: str | None, options: str = "") -> str:
+        name = f"login_{os.getpid()}_{next(_logins)}_{role or 'none'}"
+        made.append(name)
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN " + options).format(sql.Identifier(name)))
+        if role is not None:
+            admin.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(f"convstore_{role}"), sql.Identifier(name)))
+        for tenant in tenants:
+            db.execute("SELECT bind_login(%s, %s)", [name, tenant])
+        parts = urlsplit(url)
+        return urlunsplit(parts._replace(netloc=f"{name}@"))
+
+    yield make
+    for name in made:
+        db.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(name)))
+        admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def filled(store: EventStore) -> EventStore:
+    """Two tenants with data under the same names."""
+    for tenant in ("acme", "rival"):
+        chat = store.for_tenant(tenant).conversation("a", context="ctx", tags={"of": tenant})
+        chat.append([f"{tenant} secret", 2], key="k", metadata={"of": tenant})
+    return store

@@ -17,7 +17,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from eventstore import Event, EventStore
-from eventstore.errors import NotPermitted, StreamNotFound, TenantRequired
+from eventstore.errors import NotPermitted, StreamNotFound, TenantRequired, UniqueKeyConflict
 
 STREAMS = ("a", "b", "c")
 MANY, BATCH = 50_000, 10_000
@@ -134,6 +134,17 @@ def test_a_long_stream_is_verified_in_constant_memory(store: EventStore) -> None
     assert told[-1] == ("large", MANY + 40)
     assert len(told) > 50
     assert {name for name, _ in told} == {"long", "large"}
+
+
+def test_a_stream_whose_first_append_was_refused_is_no_obstacle(store: EventStore) -> None:
+    once = Event(type="x.note", data=1, unique_key="once")
+    store.conversation("a", context="c").append_events([once])
+    with pytest.raises(UniqueKeyConflict):
+        store.conversation("b", context="c").append_events([once])
+    assert store.verify().ok
+    assert {info.name: info.head for info in store.conversations().streams}["a"] == 1
+    assert store.conversation("b", context="c").append([2]).last_version == 1
+    assert store.verify().ok
 
 
 def test_writers_beside_it_do_not_disturb(store: EventStore, url: str) -> None:
