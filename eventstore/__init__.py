@@ -3,8 +3,10 @@
 from eventstore import errors
 from eventstore.conversation.handle import Conversation
 from eventstore.conversation.handle_async import AsyncConversation
+from eventstore.log.audit import VerifyReport
 from eventstore.log.catalogue.envelope import Envelope
 from eventstore.log.events import ANY, EXISTS, NO_STREAM, AppendResult, Event, RecordedEvent
+from eventstore.log.rows import FeedPage, StreamInfo, StreamPage
 from eventstore.store import EventStore
 from eventstore.store_async import AsyncEventStore
 
@@ -19,6 +21,10 @@ __all__ = [
     "Envelope",
     "Event",
     "EventStore",
+    "FeedPage",
     "RecordedEvent",
+    "StreamInfo",
+    "StreamPage",
+    "VerifyReport",
     "errors",
 ]

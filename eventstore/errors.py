@@ -22,10 +22,16 @@ class VersionConflict(ConvstoreError):
 
     def __init__(self, expected: object, actual: int, *, stream: str = "") -> None:
         where = f"stream {stream!r}" if stream else "the stream"
-        super().__init__(
-            f"{where} is at version {actual}, expected {expected}; "
-            f"read what came since and append again with expected={actual}"
-        )
+        state = f"is at version {actual}" if actual else "is at version 0, it does not exist"
+        if isinstance(expected, int) and 0 < expected < actual:
+            advice = f"read what came since and append again with expected={actual}"
+        elif isinstance(expected, int) and expected > actual:
+            advice = "that version has never been there; is it another stream's?"
+        elif actual:
+            advice = "it was created meanwhile, or before: read it first"
+        else:
+            advice = "create it with expected=NO_STREAM or ANY"
+        super().__init__(f"{where} {state}, expected {expected}; {advice}")
         self.expected = expected
         self.actual = actual
         self.stream = stream
@@ -180,6 +186,11 @@ class ServerStateConflict(ConvstoreError):
 class CursorInvalid(ConvstoreError):
     """A feed cursor of another incarnation, beyond the head, or not a cursor."""
 
+    def __init__(self, cursor: str | None, reason: str) -> None:
+        super().__init__(f"cursor {cursor!r}: {reason}")
+        self.cursor = cursor
+        self.reason = reason
+
 
 # --- the store -----------------------------------------------------------------------------------
 
@@ -193,8 +204,8 @@ class TenantRequired(ConvstoreError):
 
     def __init__(self, tenant: str | None, login: str) -> None:
         super().__init__(
-            f"login {login!r} is not bound to tenant {tenant!r}; "
-            "bind it with convstore.bind_login(login, tenant) as the login that migrates"
+            f"login {login!r} is not bound to tenant {tenant!r}; name another (tenant=, --tenant, CONVSTORE_TENANT), "
+            f"or have the owner run: SELECT convstore.bind_login('{login}', '{tenant}')"
         )
         self.tenant = tenant
         self.login = login
@@ -242,7 +253,7 @@ class StoreUnavailable(ConvstoreError):
         tail = (
             "; whether it was written is unknown: the same call with the same key= is safe"
             if outcome == "unknown"
-            else "; nothing was written"
+            else "; nothing was done"
         )
         super().__init__(reason + tail)
         self.reason = reason

@@ -7,6 +7,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from eventstore.errors import StoreUnavailable
+
 if TYPE_CHECKING:
     from eventstore.embedded import Server
 
@@ -16,6 +18,11 @@ class Awaitable:
 
     async def _opened(self) -> Self:
         raise AssertionError("unreachable: the store says how it opens")
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_route":
+            raise StoreUnavailable("the store is not open yet: await AsyncEventStore.open(), or use async with")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._opened().__await__()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -15,12 +15,14 @@ from psycopg import errors
 
 from eventstore.conversation.handle import Conversation, Route
 from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, describe
-from eventstore.log import faults, names, sql_files
+from eventstore.log import cursors, faults, names, sql_files
 from eventstore.log.appending import KnownStreams
 from eventstore.log.audit import VerifyReport
 from eventstore.log.connection import Bound, Pooled
+from eventstore.log.events import RecordedEvent
+from eventstore.log.feed import feed, subscribe
 from eventstore.log.read import streams
-from eventstore.log.rows import StreamPage
+from eventstore.log.rows import FeedPage, StreamPage
 from eventstore.log.schema import migrate, status
 from eventstore.log.sql_files import FileState, refuse_unfit
 from eventstore.log.verify import verify
@@ -68,6 +70,8 @@ class Scope:
         The caller's rollback leaves nothing of them, its commit everything. A refusal (``VersionConflict`` and its
         like) leaves the transaction alive; an error of the server aborts it, as any statement's would.
         """
+        if not isinstance(conn, psycopg.Connection):
+            raise InvalidItem("conn", f"{describe(conn)} is no psycopg.AsyncConnection")
         return Scope(replace(self._route, caller=Bound(conn)), self.tenant)
 
     def conversations(
@@ -82,6 +86,41 @@ class Scope:
         if type(limit) is not int or not 1 <= limit <= 10_000:
             raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
         return streams(self._route.caller, self.tenant, context, tags, after, limit)
+
+    def feed(
+        self,
+        after: str | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        limit: int = 1000,
+        all_tenants: bool = False,
+    ) -> FeedPage:
+        """Read a page of the log of all streams in order of position, in one round trip; none is ever skipped.
+
+        Args:
+            after: ``.cursor`` of a page or an event; None for the beginning.
+            types: of these event types only; the cursor passes over the others.
+            limit: events at most, 1 to 10,000; a page of large items ends sooner.
+            all_tenants: everybody's events, for a login that is bound to all tenants.
+
+        Raises:
+            CursorInvalid: it is no cursor, or the log was restored or set back since.
+            IsolationLevelError: in a transaction that is not at READ COMMITTED.
+        """
+        if type(limit) is not int or not 1 <= limit <= 10_000:
+            raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
+        if isinstance(types, str):
+            raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        return feed(self._route.caller, None if all_tenants else self.tenant, after, types, limit)
+
+    def subscribe(
+        self, after: str | None = None, *, types: Sequence[str] | None = None, all_tenants: bool = False
+    ) -> Iterator[RecordedEvent]:
+        """Yield events as they are committed, for ever; at least once for who keeps ``event.cursor``."""
+        cursors.decode(after)
+        if isinstance(types, str):
+            raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        return subscribe(self._route.caller, None if all_tenants else self.tenant, after, types)
 
     def verify(self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None) -> VerifyReport:
         """Check that no event of ``stream``, or of the whole tenant, was changed since it was appended.

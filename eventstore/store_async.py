@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -14,12 +14,14 @@ from psycopg import errors
 
 from eventstore.conversation.handle_async import AsyncConversation, AsyncRoute
 from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, describe
-from eventstore.log import faults, names, sql_files
+from eventstore.log import cursors, faults, names, sql_files
 from eventstore.log.appending import KnownStreams
 from eventstore.log.audit import VerifyReport
 from eventstore.log.connection_async import AsyncBound, AsyncPooled
+from eventstore.log.events import RecordedEvent
+from eventstore.log.feed_async import feed_async, subscribe_async
 from eventstore.log.read_async import streams_async
-from eventstore.log.rows import StreamPage
+from eventstore.log.rows import FeedPage, StreamPage
 from eventstore.log.schema_async import migrate_async, status_async
 from eventstore.log.sql_files import FileState, refuse_unfit
 from eventstore.log.verify_async import verify_async
@@ -67,6 +69,8 @@ class AsyncScope:
         The caller's rollback leaves nothing of them, its commit everything. A refusal (``VersionConflict`` and its
         like) leaves the transaction alive; an error of the server aborts it, as any statement's would.
         """
+        if not isinstance(conn, psycopg.AsyncConnection):
+            raise InvalidItem("conn", f"{describe(conn)} is no psycopg.AsyncConnection")
         return AsyncScope(replace(self._route, caller=AsyncBound(conn)), self.tenant)
 
     async def conversations(
@@ -81,6 +85,41 @@ class AsyncScope:
         if type(limit) is not int or not 1 <= limit <= 10_000:
             raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
         return await streams_async(self._route.caller, self.tenant, context, tags, after, limit)
+
+    async def feed(
+        self,
+        after: str | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        limit: int = 1000,
+        all_tenants: bool = False,
+    ) -> FeedPage:
+        """Read a page of the log of all streams in order of position, in one round trip; none is ever skipped.
+
+        Args:
+            after: ``.cursor`` of a page or an event; None for the beginning.
+            types: of these event types only; the cursor passes over the others.
+            limit: events at most, 1 to 10,000; a page of large items ends sooner.
+            all_tenants: everybody's events, for a login that is bound to all tenants.
+
+        Raises:
+            CursorInvalid: it is no cursor, or the log was restored or set back since.
+            IsolationLevelError: in a transaction that is not at READ COMMITTED.
+        """
+        if type(limit) is not int or not 1 <= limit <= 10_000:
+            raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
+        if isinstance(types, str):
+            raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        return await feed_async(self._route.caller, None if all_tenants else self.tenant, after, types, limit)
+
+    def subscribe(
+        self, after: str | None = None, *, types: Sequence[str] | None = None, all_tenants: bool = False
+    ) -> AsyncIterator[RecordedEvent]:
+        """Yield events as they are committed, for ever; at least once for who keeps ``event.cursor``."""
+        cursors.decode(after)
+        if isinstance(types, str):
+            raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        return subscribe_async(self._route.caller, None if all_tenants else self.tenant, after, types)
 
     async def verify(
         self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None

@@ -41,12 +41,12 @@ BEGIN
     UNION ALL
     SELECT format('ALTER TABLE %s OWNER TO convstore_owner', oid::regclass)
       FROM pg_class WHERE relnamespace = 'convstore'::regnamespace AND relkind IN ('r', 'v', 'm', 'p')
-       AND relowner <> 'convstore_owner'::regrole
+       AND relowner <> 'convstore_owner'::regrole AND relname = ANY (ARRAY['tenants', 'tenant_logins', 'contexts', 'directory',
+         'streams', 'events', 'store', 'watermark', 'schema_migrations', 'schema_functions']) -- whatever else is not ours
     UNION ALL
     SELECT format('ALTER SEQUENCE %s OWNER TO convstore_owner', c.oid::regclass)
-      FROM pg_class c WHERE c.relnamespace = 'convstore'::regnamespace AND c.relkind = 'S'
+      FROM pg_class c WHERE c.relnamespace = 'convstore'::regnamespace AND c.relkind = 'S' AND c.relname = 'position'
        AND c.relowner <> 'convstore_owner'::regrole
-       AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype IN ('a', 'i')) -- identities follow their table
     UNION ALL
     SELECT format('ALTER TYPE %s OWNER TO convstore_owner', t.oid::regtype)
       FROM pg_type t JOIN pg_class c ON c.oid = t.typrelid AND c.relkind = 'c'
@@ -61,13 +61,24 @@ EXCEPTION WHEN insufficient_privilege THEN
   RAISE NOTICE 'the objects stay with %, who may not hand them to convstore_owner: %', current_user, SQLERRM;
 END $$;
 
+-- So that feed_blockers() can tell age and query of other logins' transactions.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'convstore_owner')
+     AND NOT pg_has_role('convstore_owner', 'pg_read_all_stats', 'USAGE') THEN
+    GRANT pg_read_all_stats TO convstore_owner;
+  END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+  RAISE NOTICE 'an administrator may run: GRANT pg_read_all_stats TO convstore_owner; else the feed tells only a blocker''s pid';
+END $$;
+
 DO $$
 DECLARE
   writer  text[] := ARRAY['append_event', 'append_events'];
-  reading text[] := ARRAY['stream_head', 'read_events', 'list_streams', 'store_state'];
+  reading text[] := ARRAY['stream_head', 'read_events', 'list_streams', 'read_feed', 'feed_blockers', 'store_state'];
   auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans',
     'names_hash', 'content_hash', 'event_hash', 'append_chain'];
-  shown   text[] := ARRAY['tenants', 'directory', 'events', 'store', 'schema_migrations', 'schema_functions'];
+  shown   text[] := ARRAY['tenants', 'directory', 'events', 'store', 'watermark', 'schema_migrations', 'schema_functions'];
   role    text;
   f       record;
   relation text;
@@ -77,14 +88,16 @@ BEGIN
   END LOOP;
   FOREACH role IN ARRAY ARRAY['convstore_writer', 'convstore_reader', 'convstore_projector', 'convstore_auditor'] LOOP
     CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role);
-    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA convstore FROM %I', role);
-    EXECUTE format('REVOKE ALL ON ALL SEQUENCES IN SCHEMA convstore FROM %I', role);
+    FOREACH relation IN ARRAY shown || ARRAY['streams', 'contexts', 'tenant_logins', 'position'] LOOP
+      EXECUTE format('REVOKE ALL ON convstore.%I FROM %I', relation, role);
+    END LOOP;
     EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA convstore FROM %I', role);
     EXECUTE format('GRANT USAGE ON SCHEMA convstore TO %I', role);
     FOR f IN SELECT oid::regprocedure AS signature FROM pg_proc
               WHERE pronamespace = 'convstore'::regnamespace
                 AND (proname = ANY (reading) OR proname = 'visible_tenant'
                   OR role = 'convstore_writer' AND proname = ANY (writer)
+                  OR role = 'convstore_projector' AND proname = 'record_watermark'
                   OR role = 'convstore_auditor' AND proname = ANY (auditor)) LOOP
       EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', f.signature, role);
     END LOOP;

@@ -14,7 +14,7 @@ from eventstore.log.append import append
 from eventstore.log.appending import KnownStreams, Target
 from eventstore.log.batch import Batch
 from eventstore.log.connection import Caller
-from eventstore.log.events import ANY, AppendResult, Event, Json, RecordedEvent
+from eventstore.log.events import ANY, AppendResult, Event, Expected, Json, RecordedEvent
 from eventstore.log.read import events, head
 from eventstore.telemetry import Telemetry
 
@@ -56,7 +56,7 @@ class Conversation:
         self,
         items: Sequence[Json] | Mapping[str, Json],
         *,
-        expected: object = ANY,
+        expected: int | Expected = ANY,
         key: str | None = None,
         ids: Sequence[uuid.UUID | str] | None = None,
         agent: str | None = None,
@@ -97,7 +97,9 @@ class Conversation:
         )
         return self._append(batch, expected)
 
-    def append_events(self, events: Sequence[Event], *, expected: object = ANY, key: str | None = None) -> AppendResult:
+    def append_events(
+        self, events: Sequence[Event], *, expected: int | Expected = ANY, key: str | None = None
+    ) -> AppendResult:
         """Append events of the catalogue, or of one's own types ``x.…``; all or none.
 
         Raises what ``append`` raises, ``InvalidEvent`` where data does not fit its type, and ``UniqueKeyConflict``
@@ -133,6 +135,8 @@ class Conversation:
 
 
 def _check_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(tags, Mapping):
+        raise InvalidItem("tags", f"{describe(tags)}; give a mapping of str to str")
     for key, value in tags.items():
         names.check_name("tag", key)
         if type(value) is not str:

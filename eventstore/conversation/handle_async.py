@@ -13,7 +13,7 @@ from eventstore.log.append_async import append_async
 from eventstore.log.appending import KnownStreams, Target
 from eventstore.log.batch import Batch
 from eventstore.log.connection_async import AsyncCaller
-from eventstore.log.events import ANY, AppendResult, Event, Json, RecordedEvent
+from eventstore.log.events import ANY, AppendResult, Event, Expected, Json, RecordedEvent
 from eventstore.log.read_async import events_async, head_async
 from eventstore.telemetry import Telemetry
 
@@ -55,7 +55,7 @@ class AsyncConversation:
         self,
         items: Sequence[Json] | Mapping[str, Json],
         *,
-        expected: object = ANY,
+        expected: int | Expected = ANY,
         key: str | None = None,
         ids: Sequence[uuid.UUID | str] | None = None,
         agent: str | None = None,
@@ -97,7 +97,7 @@ class AsyncConversation:
         return await self._append(batch, expected)
 
     async def append_events(
-        self, events: Sequence[Event], *, expected: object = ANY, key: str | None = None
+        self, events: Sequence[Event], *, expected: int | Expected = ANY, key: str | None = None
     ) -> AppendResult:
         """Append events of the catalogue, or of one's own types ``x.…``; all or none.
 
@@ -134,6 +134,8 @@ class AsyncConversation:
 
 
 def _check_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(tags, Mapping):
+        raise InvalidItem("tags", f"{describe(tags)}; give a mapping of str to str")
     for key, value in tags.items():
         names.check_name("tag", key)
         if type(value) is not str:

@@ -21,7 +21,7 @@ from eventstore.embedded.binaries import Binaries, cluster_major
 from eventstore.embedded.places import PORT, Home
 from eventstore.errors import EmbeddedUnavailable
 
-USER = "convstore"
+USER = "postgres"  # not the name of our schema, which "$user" in a search_path would put first
 SETTINGS = {
     "listen_addresses": "",
     "port": str(PORT),

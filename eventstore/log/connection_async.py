@@ -27,7 +27,7 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from eventstore.errors import ConvstoreError, SchemaOutOfDate, StoreUnavailable, UnsafeSetting
+from eventstore.errors import ConvstoreError, InvalidName, SchemaOutOfDate, StoreUnavailable, UnsafeSetting
 from eventstore.log import binary, faults
 from eventstore.log.deadline import AsyncDeadline
 from eventstore.telemetry import Telemetry, logger
@@ -73,7 +73,12 @@ class AsyncPooled:
     commits = True
 
     def __init__(self, url: str, *, timeout: float, size: int, prepare: bool, telemetry: Telemetry) -> None:
-        self.conninfo = make_conninfo(url, **_defaults(url, timeout))
+        if not isinstance(url, str):
+            raise InvalidName("url", url, f"a libpq URL is a str, not {type(url).__name__}")
+        try:
+            self.conninfo = make_conninfo(url, **_defaults(url, timeout))
+        except psycopg.ProgrammingError as e:
+            raise InvalidName("url", url, f"no libpq URL, such as postgresql://user@host/database: {e}") from None
         self.timeout = timeout
         self.prepare = prepare
         self.login = ""

@@ -80,6 +80,8 @@ class RecordedEvent:
     unique_key: str | None
     recorded_at: dt.datetime
     hash: bytes
+    cursor: str | None = field(default=None, repr=False, compare=False)
+    """Where a reader of the feed that has dealt with this event goes on; None where it was read from its stream."""
 
 
 @dataclass(frozen=True, slots=True)

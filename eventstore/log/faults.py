@@ -9,6 +9,7 @@ from psycopg import errors as pg
 
 from eventstore.errors import (
     ConvstoreError,
+    IsolationLevelError,
     NotPermitted,
     SchemaOutOfDate,
     StoreUnavailable,
@@ -18,6 +19,8 @@ from eventstore.errors import (
 
 NOT_BOUND = "CV001"
 UNSAFE = "CV002"
+ISOLATION = "CV003"
+CURSOR = "CV004"
 
 _STARTING = (pg.CannotConnectNow, pg.TooManyConnections, pg.AdminShutdown, pg.CrashShutdown)
 
@@ -42,6 +45,8 @@ def translate(e: psycopg.Error, *, tenant: str | None, login: str, action: str, 
         return TenantRequired(tenant, login)
     if e.sqlstate == UNSAFE:
         return UnsafeSetting(str(e.diag.message_primary), str(e.diag.message_hint))
+    if e.sqlstate == ISOLATION:
+        return IsolationLevelError(f"{e.diag.message_primary}; {e.diag.message_hint}")
     if isinstance(e, pg.InsufficientPrivilege):
         return NotPermitted(login, action, role)
     if isinstance(e, pg.InvalidSchemaName | pg.UndefinedFunction | pg.UndefinedTable):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from eventstore.log import catalogue, codec
 from eventstore.log.events import RecordedEvent
@@ -32,7 +32,30 @@ class StreamPage:
     after: str | None
 
 
-def recorded(tenant: str, row: Sequence[Any]) -> RecordedEvent:
+class Blocker(NamedTuple):
+    """A transaction in flight that holds the feed back.
+
+    ``pid`` is None for a prepared one, which ``who`` names; ``who`` and ``query`` are None for a login that is not bound
+    to all tenants.
+    """
+
+    pid: int | None
+    age_s: float | None
+    who: str | None
+    state: str | None
+    query: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    """Events after a cursor in order of position, and where to go on; ``blocked_by`` where nothing came for it."""
+
+    events: list[RecordedEvent]
+    cursor: str | None
+    blocked_by: Blocker | None
+
+
+def recorded(tenant: str, row: Sequence[Any], cursor: str | None = None) -> RecordedEvent:
     """Decode one row of ``read_events``; data of an older schema version is brought up to date."""
     (
         context,
@@ -73,4 +96,5 @@ def recorded(tenant: str, row: Sequence[Any]) -> RecordedEvent:
         unique_key=unique_key,
         recorded_at=recorded_at,
         hash=digest,
+        cursor=cursor,
     )

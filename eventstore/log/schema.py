@@ -14,6 +14,7 @@ from typing import LiteralString, cast
 
 import psycopg
 from psycopg import errors as pg
+from psycopg import sql
 from psycopg.rows import tuple_row
 
 from eventstore.errors import MigrationFailed
@@ -22,6 +23,9 @@ from eventstore.log.pause import pause
 from eventstore.log.sql_files import FileState, SqlFile, SqlFiles, refuse_unfit
 
 LOCK = 0x636F6E7673746F72  # "convstor"
+_TRY_LOCK = sql.SQL(
+    "SELECT pg_try_advisory_xact_lock({}), set_config('idle_in_transaction_session_timeout', '0', true)"
+).format(LOCK)
 _RECORD: dict[str, LiteralString] = {
     "migration": "INSERT INTO convstore.schema_migrations (name, checksum) VALUES (%s, %s)",
     "function": "INSERT INTO convstore.schema_functions (name, checksum) VALUES (%s, %s) ON CONFLICT (name)"
@@ -31,6 +35,10 @@ _APPLIED: dict[str, LiteralString] = {
     "migration": "SELECT name, checksum FROM convstore.schema_migrations",
     "function": "SELECT name, checksum FROM convstore.schema_functions",
 }
+# A killed process takes a statement that runs for hours, and its locks, with it; not every platform can tell.
+_NOTICE_DEATH: LiteralString = """DO $$
+BEGIN PERFORM set_config('client_connection_check_interval', '1s', true);
+EXCEPTION WHEN invalid_parameter_value THEN NULL; END $$"""
 _TOLD: dict[str, LiteralString] = {  # for logins without a right on tables
     "migration": "SELECT split_part(f, ' ', 1), split_part(f, ' ', 2)"
     " FROM convstore.store_state() AS s, unnest(s.migrations) AS f",
@@ -98,10 +106,8 @@ def _tell(diag: pg.Diagnostic, notice: Callable[[str], None]) -> None:
 
 def _take_lock(conn: psycopg.Connection[object], deadline: float) -> None:
     while True:
-        cursor = conn.execute(
-            "SELECT pg_try_advisory_xact_lock(%s), set_config('idle_in_transaction_session_timeout', '0', true)",
-            [LOCK],
-        )
+        # With no parameters, so by the simple protocol: the other one keeps the snapshot until the next statement.
+        cursor = conn.execute(_TRY_LOCK)
         row = cast("tuple[bool, str]", cursor.fetchone())
         if row[0]:
             return
@@ -145,6 +151,7 @@ def _in_one_transaction(
             with conn.transaction():
                 # For a table that somebody uses: then back off, so that we don't hold up those behind us.
                 conn.execute("SET LOCAL lock_timeout = '2s'")
+                conn.execute(_NOTICE_DEATH)
                 conn.execute(bootstrap)
                 conn.execute("SET LOCAL search_path = convstore")
                 conn.execute("SET LOCAL check_function_bodies = off")
@@ -156,7 +163,8 @@ def _in_one_transaction(
                 for file in functions:
                     name = file.name
                     conn.execute(file.text)
-                    _record(conn, "function", file)
+                    if name != "roles.sql" or _roles_exist(conn):
+                        _record(conn, "function", file)
         except psycopg.Error as e:
             if not _passing(e):
                 raise MigrationFailed(f"{name}: {e}; nothing of it was applied") from e
@@ -188,6 +196,15 @@ def _passing(e: psycopg.Error) -> bool:
     return "tuple concurrently" in str(e) or (
         isinstance(e, pg.UniqueViolation | pg.DuplicateObject) and "pg_" in str(e)
     )
+
+
+def _roles_exist(conn: psycopg.Connection[object]) -> bool:
+    """Tell whether nobody has to make roles by hand and migrate again, which would then give them their rights."""
+    cursor = conn.execute(
+        "SELECT count(*) = 5 FROM pg_roles WHERE rolname ~ '^convstore_(owner|writer|reader|projector|auditor)$'"
+    )
+    row = cast("tuple[bool]", cursor.fetchone())
+    return row[0]
 
 
 def _record(conn: psycopg.Connection[object], kind: str, file: SqlFile) -> None:

@@ -13,6 +13,7 @@ from typing import LiteralString, cast
 
 import psycopg
 from psycopg import errors as pg
+from psycopg import sql
 from psycopg.rows import tuple_row
 
 from eventstore.errors import MigrationFailed
@@ -21,6 +22,9 @@ from eventstore.log.pause import pause_async
 from eventstore.log.sql_files import FileState, SqlFile, SqlFiles, refuse_unfit
 
 LOCK = 0x636F6E7673746F72  # "convstor"
+_TRY_LOCK = sql.SQL(
+    "SELECT pg_try_advisory_xact_lock({}), set_config('idle_in_transaction_session_timeout', '0', true)"
+).format(LOCK)
 _RECORD: dict[str, LiteralString] = {
     "migration": "INSERT INTO convstore.schema_migrations (name, checksum) VALUES (%s, %s)",
     "function": "INSERT INTO convstore.schema_functions (name, checksum) VALUES (%s, %s) ON CONFLICT (name)"
@@ -30,6 +34,10 @@ _APPLIED: dict[str, LiteralString] = {
     "migration": "SELECT name, checksum FROM convstore.schema_migrations",
     "function": "SELECT name, checksum FROM convstore.schema_functions",
 }
+# A killed process takes a statement that runs for hours, and its locks, with it; not every platform can tell.
+_NOTICE_DEATH: LiteralString = """DO $$
+BEGIN PERFORM set_config('client_connection_check_interval', '1s', true);
+EXCEPTION WHEN invalid_parameter_value THEN NULL; END $$"""
 _TOLD: dict[str, LiteralString] = {  # for logins without a right on tables
     "migration": "SELECT split_part(f, ' ', 1), split_part(f, ' ', 2)"
     " FROM convstore.store_state() AS s, unnest(s.migrations) AS f",
@@ -97,10 +105,8 @@ def _tell(diag: pg.Diagnostic, notice: Callable[[str], None]) -> None:
 
 async def _take_lock(conn: psycopg.AsyncConnection[object], deadline: float) -> None:
     while True:
-        cursor = await conn.execute(
-            "SELECT pg_try_advisory_xact_lock(%s), set_config('idle_in_transaction_session_timeout', '0', true)",
-            [LOCK],
-        )
+        # With no parameters, so by the simple protocol: the other one keeps the snapshot until the next statement.
+        cursor = await conn.execute(_TRY_LOCK)
         row = cast("tuple[bool, str]", await cursor.fetchone())
         if row[0]:
             return
@@ -144,6 +150,7 @@ async def _in_one_transaction(
             async with conn.transaction():
                 # For a table that somebody uses: then back off, so that we don't hold up those behind us.
                 await conn.execute("SET LOCAL lock_timeout = '2s'")
+                await conn.execute(_NOTICE_DEATH)
                 await conn.execute(bootstrap)
                 await conn.execute("SET LOCAL search_path = convstore")
                 await conn.execute("SET LOCAL check_function_bodies = off")
@@ -155,7 +162,8 @@ async def _in_one_transaction(
                 for file in functions:
                     name = file.name
                     await conn.execute(file.text)
-                    await _record(conn, "function", file)
+                    if name != "roles.sql" or await _roles_exist(conn):
+                        await _record(conn, "function", file)
         except psycopg.Error as e:
             if not _passing(e):
                 raise MigrationFailed(f"{name}: {e}; nothing of it was applied") from e
@@ -187,6 +195,15 @@ def _passing(e: psycopg.Error) -> bool:
     return "tuple concurrently" in str(e) or (
         isinstance(e, pg.UniqueViolation | pg.DuplicateObject) and "pg_" in str(e)
     )
+
+
+async def _roles_exist(conn: psycopg.AsyncConnection[object]) -> bool:
+    """Tell whether nobody has to make roles by hand and migrate again, which would then give them their rights."""
+    cursor = await conn.execute(
+        "SELECT count(*) = 5 FROM pg_roles WHERE rolname ~ '^convstore_(owner|writer|reader|projector|auditor)$'"
+    )
+    row = cast("tuple[bool]", await cursor.fetchone())
+    return row[0]
 
 
 async def _record(conn: psycopg.AsyncConnection[object], kind: str, file: SqlFile) -> None:

@@ -22,7 +22,8 @@ BEGIN
   RETURN QUERY
     SELECT s.head, s.control, s.closed, least(greatest(s.recorded_at, '0001-01-02'), '9999-12-30'), r.tenant_id = tid,
            r.version, r.position, least(greatest(r.recorded_at, '0001-01-02'), '9999-12-30'), r.event_id,
-           r.schema_version, r.format, r.hash, r.chain, r.type, r.subject, r.agent, r.call_id, r.task_id, r.run_id, r.unique_key, r.metadata, r.data
+           r.schema_version, r.format, r.hash, r.chain, r.type, r.subject, r.agent, r.call_id, r.task_id, r.run_id,
+           r.unique_key, r.metadata, r.data
       FROM directory d
       LEFT JOIN streams s ON s.context_id = d.context_id AND s.stream_id = d.stream_id
       LEFT JOIN LATERAL (
