@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-SLOW := tests/concurrency tests/chaos tests/peers
+SLOW := $(wildcard tests/concurrency tests/chaos tests/peers)
 FILES ?=
 
 .PHONY: demo test slow lint bench sync clean
