@@ -21,10 +21,10 @@ BEGIN
     FROM unnest(p_event_ids) AS u (id)
    CROSS JOIN LATERAL ( -- by order, not by equality: so only the index on ids serves, also on a table without statistics,
                         -- where a part of the primary key would seem as good and read the whole stream
-         SELECT event_id, version, position FROM events
-          WHERE context_id = p_context_id AND stream_id = p_stream_id AND event_id >= u.id
-          ORDER BY event_id LIMIT 1) e
-   WHERE e.event_id = u.id;
+         SELECT context_id, stream_id, event_id, version, position FROM events
+          WHERE (context_id, stream_id, event_id) >= (p_context_id, p_stream_id, u.id)
+          ORDER BY context_id, stream_id, event_id LIMIT 1) e
+   WHERE e.context_id = p_context_id AND e.stream_id = p_stream_id AND e.event_id = u.id;
   IF hits = 0 THEN
     RETURN r;
   END IF;
@@ -39,16 +39,20 @@ BEGIN
     FROM unnest(p_event_ids, p_types, p_formats, p_datas) WITH ORDINALITY AS u (event_id, type, format, data, ord)
    CROSS JOIN LATERAL (
          SELECT version, type, format, data FROM events
-          WHERE context_id = p_context_id AND stream_id = p_stream_id AND event_id >= u.event_id
-          ORDER BY event_id LIMIT 1) e
+          WHERE (context_id, stream_id, event_id) >= (p_context_id, p_stream_id, u.event_id)
+          ORDER BY context_id, stream_id, event_id LIMIT 1) e
    WHERE e.version <> r.first_version + u.ord - 1 OR e.type <> u.type
       OR e.format <> u.format OR e.data::text <> u.data::text;
   IF ord IS NOT NULL THEN
     r.detail := format('event %s of the batch has another place, type or data', ord - 1);
     RETURN r;
   END IF;
-  IF EXISTS (SELECT FROM events e WHERE e.context_id = p_context_id AND e.stream_id = p_stream_id
-               AND e.version IN (r.first_version - 1, r.last_version) AND e.chain IS NULL) THEN
+  IF EXISTS (SELECT FROM unnest(ARRAY[r.first_version - 1, r.last_version]) AS u (version)
+              CROSS JOIN LATERAL (
+                    SELECT chain FROM events
+                     WHERE (context_id, stream_id, version) >= (p_context_id, p_stream_id, u.version)
+                     ORDER BY context_id, stream_id, version LIMIT 1) e
+              WHERE u.version > 0 AND e.chain IS NULL) THEN
     r.detail := 'the events given are a part of a longer append';
     RETURN r;
   END IF;

@@ -11,7 +11,7 @@ import pytest
 from eventstore import Event, EventStore
 
 LOG = ["events", "streams", "directory", "contexts"]
-N = 6_000
+N = 10_000  # above what the planner takes for small
 
 
 def scans(db: psycopg.Connection, inserted: int) -> dict[str, Any]:
