@@ -35,8 +35,8 @@ class StreamPage:
 class Blocker(NamedTuple):
     """A transaction in flight that holds the feed back.
 
-    ``pid`` is None for a prepared one, which ``who`` names; ``who`` and ``query`` are None for a login that is not bound
-    to all tenants.
+    ``pid`` is None for a prepared one, which ``who`` names; ``who`` and ``query`` are None for a login that is not
+    bound to all tenants.
     """
 
     pid: int | None
