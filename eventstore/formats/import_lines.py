@@ -3,7 +3,7 @@
 A line has ``conversation``, perhaps ``context`` and ``tags``, and exactly one of ``items``
 (Responses items), ``messages`` (chat messages), ``steps`` (what agents did, handoffs included) and
 ``events`` (what an export prints). Everything made here follows from the line alone, so the same
-line read again gives the same events. Other keys are ignored.
+line read again gives the same events. Other keys are ignored and named, but for a slip of the pen.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from eventstore.log.names import check_event_id, check_name
 
 _Object: TypeAlias = dict[str, Any]
 
+_ABOUT_KEYS: Final = ("conversation", "context", "tags")
+_NEAR: Final = 0.75
+_NO_SLIPS: Final = frozenset({"content"})  # near "context", but a word of its own
 _TEXT_KEYS: Final = ("subject", "agent", "call_id", "task_id", "run_id", "unique_key")
 _EVENT_KEYS: Final = ("type", "schema_version", "data", "metadata", "event_id", *_TEXT_KEYS)
 # Where an event once was: exported to be read, not to be written again.
@@ -32,12 +35,13 @@ _READ_ONLY: Final = frozenset({"version", "position", "recorded_at", "hash", "te
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation to import; ``context`` is None where the line names none."""
+    """A conversation to import; ``context`` is None where the line names none, ``ignored`` the keys not read."""
 
     conversation: str
     context: str | None
     tags: dict[str, str]
     events: list[Event]
+    ignored: tuple[str, ...] = ()
 
 
 def parse(record: Json) -> Conversation:
@@ -50,6 +54,7 @@ def parse(record: Json) -> Conversation:
     """
     if not isinstance(record, dict):
         raise InvalidItem("line", f"{show(record)} should be an object")
+    ignored = _ignored(record)
     if "conversation" not in record:
         raise InvalidItem("conversation", "missing; a line needs the conversation's name")
     conversation = check_name("conversation", record["conversation"])
@@ -61,7 +66,22 @@ def parse(record: Json) -> Conversation:
     if not isinstance(record[form], list):
         raise InvalidItem(form, f"{show(record[form])} should be a list")
     events = _FORMS[form](record, conversation, context or conversation)
-    return Conversation(conversation, context, tags, events)
+    return Conversation(conversation, context, tags, events, ignored)
+
+
+def _ignored(record: _Object) -> tuple[str, ...]:
+    """Give the keys that are not read; refuse one that looks like a key which the line lacks."""
+    lacking = [key for key in _ABOUT_KEYS if key not in record]
+    if not any(form in record for form in _FORMS):
+        lacking += _FORMS
+    ignored = [key for key in record if not (key in _ABOUT_KEYS or key in _FORMS)]
+    if "steps" in record and "question" in ignored:  # the goal of its handoffs
+        ignored.remove("question")
+    for key in ignored:
+        near = difflib.get_close_matches(key.lower(), lacking, n=1, cutoff=_NEAR)
+        if near and key.lower() not in _NO_SLIPS:
+            raise InvalidItem(key, f"unknown key; did you mean {near[0]!r}?")
+    return tuple(ignored)
 
 
 def _form(record: _Object) -> str:

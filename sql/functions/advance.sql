@@ -48,9 +48,11 @@ BEGIN
        AND (p_stream_id IS NULL OR s.origin = p_origin) AND NOT s.closed
        AND (p_expected IS NULL OR s.head = p_expected OR p_expected = -1 AND s.head > 0)
        AND (p_event_ids IS NULL OR NOT EXISTS (
-             SELECT FROM unnest(p_event_ids) AS u (id) CROSS JOIN LATERAL (SELECT e.event_id FROM events e
-              WHERE e.context_id = s.context_id AND e.stream_id = s.stream_id AND e.event_id >= u.id -- see find_repeat()
-              ORDER BY e.event_id LIMIT 1) e WHERE e.event_id = u.id))
+             SELECT FROM unnest(p_event_ids) AS u (id) CROSS JOIN LATERAL (
+               SELECT e.context_id, e.stream_id, e.event_id FROM events e -- by order: see find_repeat()
+                WHERE (e.context_id, e.stream_id, e.event_id) >= (s.context_id, s.stream_id, u.id)
+                ORDER BY e.context_id, e.stream_id, e.event_id LIMIT 1) e
+              WHERE e.context_id = s.context_id AND e.stream_id = s.stream_id AND e.event_id = u.id))
        AND (p_unique_keys IS NULL OR NOT EXISTS (
              SELECT FROM events e WHERE e.context_id = s.context_id AND e.unique_key = ANY (p_unique_keys)))
     RETURNING s.head, s.recorded_at, s.origin, s.secret,

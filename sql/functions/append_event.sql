@@ -43,9 +43,11 @@ BEGIN
      WHERE s.context_id = p_context_id AND s.stream_id = p_stream_id AND s.origin = p_origin AND NOT s.closed
        AND (p_expected IS NULL OR s.head = p_expected OR p_expected = -1 AND s.head > 0)
        AND EXISTS (SELECT FROM tenant_logins l WHERE l.login = session_user AND l.tenant_id IN (0, s.tenant_id))
-       AND NOT (p_may_repeat AND EXISTS (SELECT FROM (SELECT e.event_id FROM events e
-         WHERE e.context_id = p_context_id AND e.stream_id = p_stream_id AND e.event_id >= p_event_id
-         ORDER BY e.event_id LIMIT 1) e WHERE e.event_id = p_event_id)) -- >=: see find_repeat()
+       AND NOT (p_may_repeat AND EXISTS (
+         SELECT FROM (SELECT e.context_id, e.stream_id, e.event_id FROM events e -- by order: see find_repeat()
+                       WHERE (e.context_id, e.stream_id, e.event_id) >= (p_context_id, p_stream_id, p_event_id)
+                       ORDER BY e.context_id, e.stream_id, e.event_id LIMIT 1) e
+          WHERE e.context_id = p_context_id AND e.stream_id = p_stream_id AND e.event_id = p_event_id))
     RETURNING s.head, s.recorded_at, s.tenant_id, s.secret, s.origin,
               (SELECT e.chain FROM events e WHERE e.context_id = p_context_id AND e.stream_id = p_stream_id
                   AND e.version BETWEEN s.head - 1 AND s.head ORDER BY e.version LIMIT 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pty
 import signal
@@ -115,7 +116,7 @@ def test_status_tells_the_schema_and_starts_nothing(
     found = json.loads(result.stdout)
     assert found["embedded"]["running"] is False
     assert found["store"]["reachable"]
-    assert found["store"]["schema"] == found["store"]["code_schema"] == 1
+    assert found["store"]["schema"] == found["store"]["code_schema"] >= 1
     assert found["store"]["pending"] == []
     pending = json.loads(run(make_database(), "status", "--json").stdout)["store"]
     assert pending["schema"] == 0
@@ -124,6 +125,8 @@ def test_status_tells_the_schema_and_starts_nothing(
     assert nowhere.exit_code == 3
     assert "refused" in nowhere.stdout
     assert "secret" not in nowhere.output
+    shown = run("host=127.0.0.1 port=1 user=nobody password=secret dbname=none", "status", "--json", "--timeout", "2")
+    assert json.loads(shown.stdout)["store"]["url"] == "postgresql://nobody@127.0.0.1:1/none"
     assert "none configured" in run(None, "status").stdout
     assert run(None, "status").exit_code == 0
     assert not Path(os.environ["CONVSTORE_HOME"]).exists()
@@ -184,6 +187,23 @@ def test_replay_makes_items_readable(url: str, store: EventStore) -> None:
     assert "      c1 → done\n" in shown
     assert '{"type": "shell_call", "action": "ls"}' in shown
     assert "x" * 10_000 in shown, "what goes into a pipe is never cut"
+
+
+def test_replay_shows_the_calls_of_a_raw_chat_message(url: str, store: EventStore) -> None:
+    refund = {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": '{"cents": 5}'}}
+    shell = {"id": "c2", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+    old = {"name": "old", "arguments": "{}"}
+    store.conversation("a").append(
+        [
+            {"role": "assistant", "content": None, "tool_calls": [refund, shell]},
+            {"role": "assistant", "content": "I look", "tool_calls": [refund, "odd"]},
+            {"role": "assistant", "content": None, "function_call": old},
+            {"role": "assistant", "content": None, "tool_calls": None},
+        ]
+    )
+    rows = [row[6:] for row in run(url, "replay", "a").stdout.splitlines() if row.startswith("      ")]
+    call = 'refund({"cents": 5})'
+    assert rows == [call, "shell(ls)", "assistant: I look", call, '"odd"', "old({})", "assistant: null"]
 
 
 HOSTILE = {"role": "user", "content": "a\x1b[2Jb\x9bc\u202ed\ud800e\rf\x00 [red]g[/red] :smile:"}
@@ -264,6 +284,35 @@ def test_verify_answers_by_exit_code(url: str, store: EventStore, db: psycopg.Co
     assert run(url, "verify", "a").exit_code == 0
 
 
+WAITING = """SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database
+WHERE datname = current_database() AND NOT granted"""
+
+
+@pytest.mark.parametrize("args", [("verify",), ("verify", "--json", "a")])
+def test_an_interrupted_verify_says_nothing(
+    url: str, store: EventStore, db: psycopg.Connection, args: tuple[str, ...]
+) -> None:
+    store.conversation("a").append([1])
+    db.execute("BEGIN; LOCK TABLE events")
+    try:
+        with subprocess.Popen(
+            [SCRIPT, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(url)
+        ) as process:
+            while not db.execute(WAITING).fetchone():
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+    finally:
+        db.execute("ROLLBACK")
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_the_pool_does_not_repeat_what_the_command_says(url: str) -> None:
+    logging.getLogger("psycopg.pool").setLevel(logging.NOTSET)
+    assert run(url, "ls").exit_code == 0
+    assert not logging.getLogger("psycopg.pool").isEnabledFor(logging.ERROR)
+
+
 def test_a_reader_that_goes_away_is_no_error(url: str, store: EventStore) -> None:
     store.conversation("a").append(["x" * 1000] * 1000)
     with subprocess.Popen(
@@ -294,7 +343,9 @@ def test_a_locale_without_unicode_loses_nothing(url: str, store: EventStore) -> 
 
 
 def test_help_and_version_need_no_store() -> None:
-    assert run(NOBODY, "--help").exit_code == 0
+    listed = run(NOBODY, "--help")
+    assert listed.exit_code == 0
+    assert "..." not in listed.stdout.partition("Commands:")[2]
     assert run(NOBODY, "--version").exit_code == 0
     commands = ("demo", "import", "ls", "replay", "verify", "up", "down", "status", "migrate", "export")
     for command in commands:

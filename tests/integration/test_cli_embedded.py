@@ -51,6 +51,7 @@ def test_the_demo_tells_its_story_again_and_again(home: Path) -> None:
     ):
         assert promise in first
     assert "find_order(" in first
+    assert f"look around, with CONVSTORE_URL unset: {SCRIPT} ls, {SCRIPT} replay demo-" in first
     again: dict[str, Any] = json.loads(run(home, "demo", "--json"))
     assert again["ok"]
     assert [step["step"] for step in again["steps"]] == [
@@ -77,11 +78,30 @@ def test_the_demo_takes_recordings_and_a_url_given_to_it(
 ) -> None:
     shown = run(home, "demo", "--url", url, str(recordings / "airline.jsonl.gz"))
     assert "100 streams: 2,555 events written" in shown
-    assert "3 more events; convstore replay demo-" in shown
+    assert f"3 more events; {SCRIPT} replay demo-" in shown
     tables = db.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'demo%'").fetchall()
     assert tables == []
     with EventStore.open(url) as store:
         assert store.verify().ok
+
+
+def test_a_demo_that_finds_a_change_says_where(home: Path, url: str, db: psycopg.Connection) -> None:
+    with EventStore.open(url) as store:
+        store.conversation("a").append([{"cents": 10}])
+    db.execute("""UPDATE events SET data = '{"cents":11}'""")
+    shown = run(home, "demo", "--url", url, code=1)
+    assert "not ok: stream a, version 1: " in shown
+    assert "{'stream'" not in shown
+    assert f"{SCRIPT} ls --url postgresql://" in shown.replace("'", "")
+
+
+def test_a_file_that_cannot_be_read_starts_no_server(tmp_path: Path) -> None:
+    env = {**os.environ, "CONVSTORE_HOME": str(tmp_path / "home")}
+    for name in (tmp_path / "nosuch", tmp_path):
+        done = subprocess.run([SCRIPT, "demo", str(name)], capture_output=True, text=True, env=env, check=False)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"convstore: {name}: ")
+    assert not (tmp_path / "home").exists()
 
 
 def test_up_status_down(home: Path) -> None:
@@ -96,7 +116,8 @@ def test_up_status_down(home: Path) -> None:
     with embedded.start(home):
         assert "others still use it" in run(home, "down")
         assert "runs, goes with its last user" in run(home, "status")
-        assert "not running" in run(home, "down", "--force")
+        assert "embedded: stopped" in run(home, "down", "--force")
+    assert "embedded: not running" in run(home, "down")
     assert "not running" in run(home, "status")
     assert "nothing to apply" in run(home, "migrate")
 

@@ -188,7 +188,7 @@ def test_pg_variables_of_the_caller_change_nothing(home: Path, monkeypatch: pyte
     monkeypatch.setenv("PGDATA", "/nonexistent")
     with start(home, durable=False) as server:
         assert value(server.url, "SELECT current_database()") == "convstore"
-        assert value(server.url, "SELECT current_user") == "convstore"
+        assert value(server.url, "SELECT current_user") == "postgres"
         assert value(server.url_for("postgres"), "SELECT current_database()") == "postgres"
 
 

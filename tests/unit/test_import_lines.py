@@ -47,7 +47,7 @@ def test_items_become_events_with_their_ids_as_columns() -> None:
     )
 
 
-def test_context_and_tags_are_read_and_other_keys_ignored() -> None:
+def test_context_and_tags_are_read_and_other_keys_named() -> None:
     line = {
         "conversation": "c",
         "reward": 1.0,
@@ -56,7 +56,8 @@ def test_context_and_tags_are_read_and_other_keys_ignored() -> None:
         "items": [],
         "question": None,
     }
-    assert parse(line) == Conversation("c", "ctx", {"channel": "web"}, [])
+    assert parse(line) == Conversation("c", "ctx", {"channel": "web"}, [], ("reward", "question"))
+    assert parse({"conversation": "c", "question": "q", "steps": []}).ignored == ()
     assert parse({"conversation": "c", "context": None, "tags": None, "items": []}).tags == {}
 
 
@@ -83,7 +84,7 @@ def test_messages_become_items() -> None:
     ]
 
 
-STEPS = [
+STEPS: list[dict[str, Any]] = [
     {"agent": "human", "to": None, "kind": "message", "item": USER},
     {"agent": "planner", "kind": "thought", "item": SAID},
     {"agent": "planner", "to": "booker", "kind": "handoff", "item": SAID},
@@ -214,6 +215,30 @@ def refused(line: Any, error: type[errors.ConvstoreError]) -> Any:
 )
 def test_a_bad_line_is_refused_by_path(line: Any, path: str) -> None:
     assert refused(line, errors.InvalidItem).path == path
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "meant"),
+    [
+        ({"conversation": "c", "items": [], "tag": {}}, "tag", "tags"),
+        ({"conversation": "c", "items": [], "contxt": "x"}, "contxt", "context"),
+        ({"conversation": "c", "items": [], "Context": "x"}, "Context", "context"),
+        ({"conversation": "c", "item": []}, "item", "items"),
+        ({"conversation": "c", "message": []}, "message", "messages"),
+        ({"conversaton": "c", "items": []}, "conversaton", "conversation"),
+        ({"conversation_id": "c", "items": []}, "conversation_id", "conversation"),
+    ],
+)
+def test_a_slip_of_the_pen_is_refused(line: Any, path: str, meant: str) -> None:
+    error = refused(line, errors.InvalidItem)
+    assert error.path == path
+    assert f"did you mean {meant!r}?" in error.reason
+
+
+def test_a_key_that_is_near_one_which_is_there_is_no_slip() -> None:
+    line = {"conversation": "c", "conversation_id": 1, "context": "x", "content": 1, "tags": {}, "tag": 1, "items": []}
+    assert parse(line | {"n_items": 0}).ignored == ("conversation_id", "content", "tag", "n_items")
+    assert parse({"conversation": "c", "items": [], "content": 1}).ignored == ("content",)
 
 
 @pytest.mark.parametrize(

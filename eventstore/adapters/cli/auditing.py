@@ -6,21 +6,24 @@ import click
 
 from eventstore.adapters.cli import exits, output
 from eventstore.adapters.cli.options import Options, options
-from eventstore.log.audit import VerifyReport
+from eventstore.log.audit import Bad, VerifyReport
 
 
 @click.command()
 @click.argument("stream", required=False)
 @options
 def verify(to: Options, stream: str | None) -> int:
-    """Check every event of STREAM, or of the whole tenant, against its hash and chain.
+    """Check that no event was changed.
 
-    Exits 1 where something was changed, and names the first place.
+    Checks every event of STREAM, or of the whole tenant, against its hash and chain. Exits 1 where something was
+    changed, and names the first place.
     """
     with to.open() as store, output.bar("verifying") as bar:
         report = store.verify(
             stream, progress=lambda name, checked: bar.at(None, f"{output.events(checked)}, now {name}")
         )
+        if not report.streams:
+            output.note(f"no streams in tenant {store.tenant!r}")
     if to.json:
         output.say_json(document(report))
     else:
@@ -47,4 +50,9 @@ def tell(report: VerifyReport) -> None:
         output.say(counts, ("ok", "bold green"))
         return
     output.say(counts, ("not ok", "bold red"))
-    output.say(f"first bad: stream {output.line(bad.stream)}, version {bad.version}: {output.line(bad.reason)}")
+    output.say(f"first bad: {place(bad)}")
+
+
+def place(bad: Bad) -> str:
+    """Say where and how an event is not what was appended."""
+    return f"stream {output.line(bad.stream)}, version {bad.version}: {output.line(bad.reason)}"

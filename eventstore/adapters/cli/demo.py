@@ -17,8 +17,8 @@ from click.core import ParameterSource
 from psycopg import sql
 
 from eventstore import Conversation, EventStore, embedded
-from eventstore.adapters.cli import exits, output
-from eventstore.adapters.cli.auditing import document
+from eventstore.adapters.cli import exits, hints, output
+from eventstore.adapters.cli.auditing import place
 from eventstore.adapters.cli.importing import Tally, run, split
 from eventstore.adapters.cli.lines import Files
 from eventstore.adapters.cli.options import Options, options
@@ -64,11 +64,13 @@ class Story:
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 @options
 def demo(to: Options, files: tuple[str, ...]) -> int:
-    """Show what the store does, on the embedded Postgres, with a recorded conversation.
+    """Show what the store does, in a minute.
 
-    With FILEs, on those: they are imported, and their first conversation is used. CONVSTORE_URL is left alone; only a
-    --url given here is used instead of the embedded server. Safe to run again.
+    On the embedded Postgres, with a recorded conversation. With FILEs, on those: they are imported, and their first
+    conversation is used. CONVSTORE_URL is left alone; only a --url given here is used instead of the embedded server.
+    Safe to run again.
     """
+    _check(files)
     story = Story(quiet=to.json)
     with _place(to, story) as (url, store):
         tally = Tally()
@@ -92,15 +94,31 @@ def demo(to: Options, files: tuple[str, ...]) -> int:
     if to.json:
         output.say_json({"ok": story.ok, "stream": chat.name, "steps": story.steps})
     else:
-        output.say(f"look around: convstore ls, convstore replay {chat.name}, convstore verify")
+        unset = "" if to.url is None or _at_url() else ", with CONVSTORE_URL unset"
+        looks = ("ls", f"replay {chat.name}", "verify")
+        output.say(f"look around{unset}: {', '.join(map(_again, looks))}")
     return 0 if story.ok else exits.NO
+
+
+def _check(files: Sequence[str]) -> None:
+    """Refuse a file that can't be read before a server is started for it."""
+    for path in (Path(name) for name in files if name != "-"):
+        if path.is_file() or not path.exists() or path.is_dir():  # opening a pipe would take its writer away
+            path.open("rb").close()
+
+
+def _at_url() -> bool:
+    return click.get_current_context().get_parameter_source("url") is ParameterSource.COMMANDLINE
+
+
+def _again(command: str) -> str:
+    return hints.again(click.get_current_context(), command)
 
 
 @contextmanager
 def _place(to: Options, story: Story) -> Iterator[tuple[str, EventStore]]:
     """Give the database to play in: the embedded one, unless --url was given on the command line."""
-    source = click.get_current_context().get_parameter_source("url")
-    if to.url is not None and source is ParameterSource.COMMANDLINE:
+    if to.url is not None and _at_url():
         with to.open() as store:
             story.tell("connect", "to the store behind --url")
             yield to.url, store
@@ -156,7 +174,9 @@ def _verify(story: Story, store: EventStore) -> None:
     story.begin()
     report = store.verify()
     counts = f"{output.streams(report.streams)}, {output.events(report.checked)}"
-    story.tell("verify", f"{counts}, {'ok' if report.ok else document(report)['first_bad']}", ok=report.ok)
+    bad = report.first_bad
+    found = "ok" if bad is None else f"not ok: {place(bad)}"
+    story.tell("verify", f"{counts}, {found}", ok=report.ok)
 
 
 def _replay(chat: Conversation) -> None:
@@ -164,7 +184,7 @@ def _replay(chat: Conversation) -> None:
     output.say(f"convstore replay {chat.name}")
     show(islice(chat.events(), _SHOWN_EVENTS), lines=2)
     if head > _SHOWN_EVENTS:
-        output.say(f"      … {head - _SHOWN_EVENTS:,} more events; convstore replay {chat.name} shows all")
+        output.say(f"      … {head - _SHOWN_EVENTS:,} more events; {_again(f'replay {chat.name}')} shows all")
 
 
 def _tamper(story: Story, store: EventStore, chat: Conversation, conn: _Connection) -> None:

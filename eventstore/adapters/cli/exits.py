@@ -6,6 +6,7 @@ one that shows a traceback.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -15,11 +16,13 @@ import click
 import psycopg
 from pydantic import ValidationError
 
+from eventstore.adapters.cli import hints
 from eventstore.adapters.cli.output import line
 from eventstore.errors import ConvstoreError, EmbeddedUnavailable, StoreUnavailable
 
 NO, WRONG, UNREACHABLE, DEFECT, INTERRUPTED, READER_GONE = 1, 2, 3, 70, 130, 141
 _LONGEST = 1000
+_MIGRATE = "run: convstore migrate"
 
 
 class Commands(click.Group):
@@ -30,6 +33,8 @@ class Commands(click.Group):
         # Whatever the locale: what can't be written is written out.
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        # The command tells why it failed; the pool would say so too, once for each attempt.
+        logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()
@@ -40,7 +45,7 @@ class Commands(click.Group):
             leave(ctx, WRONG, f"{e.format_message()}\nTry: {where} --help")
         except (ConvstoreError, ValidationError, psycopg.Error) as e:
             code, text = told(e)
-            leave(ctx, code, text, e)
+            leave(ctx, code, text.replace(_MIGRATE, f"run: {hints.again(ctx, 'migrate')}"), e)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit complains
             ctx.exit(READER_GONE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import click
@@ -32,6 +32,7 @@ from eventstore.log.events import ITEM, Event
 from eventstore.store import Scope
 
 _FAULTS_OF_A_LINE: Final = (ContextMismatch, InvalidItem, InvalidName, StreamClosed, UniqueKeyConflict)
+_NAMED: Final = 20
 _INDEX: Final = re.compile(r"^\[(\d+)\]")
 
 
@@ -42,6 +43,7 @@ class Tally:
     streams: int = 0
     written: int = 0
     present: int = 0
+    ignored: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
         if self.present and not self.written:
@@ -58,7 +60,8 @@ def import_files(to: Options, files: tuple[str, ...]) -> None:
     """Import conversations, one JSON object a line.
 
     A line is {"conversation": name, "context"?, "tags"?} with "items", "messages", "steps" or "events" (what export
-    prints). FILE is plain or gzip; - is standard input. The same file again changes nothing.
+    prints). Other keys are ignored, and named at the end. FILE is plain or gzip; - is standard input. The same file
+    again changes nothing.
     """
     started = time.monotonic()
     tally = Tally()
@@ -78,6 +81,13 @@ def import_files(to: Options, files: tuple[str, ...]) -> None:
         output.say_json(_document(tally, started, None))
     else:
         output.say(f"{tally} ({time.monotonic() - started:.1f} s)")
+        if tally.ignored:
+            output.note(f"ignored keys: {_names(sorted(tally.ignored))}")
+
+
+def _names(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - _NAMED:,} more" if len(keys) > _NAMED else ""
+    return ", ".join(map(output.line, keys[:_NAMED])) + more
 
 
 def _document(tally: Tally, started: float, error: str | None) -> dict[str, object]:
@@ -85,6 +95,7 @@ def _document(tally: Tally, started: float, error: str | None) -> dict[str, obje
         "streams": tally.streams,
         "events_written": tally.written,
         "events_already_there": tally.present,
+        "ignored": [*sorted(tally.ignored)],
         "seconds": round(time.monotonic() - started, 3),
         "error": error,
     }
@@ -97,6 +108,7 @@ def run(store: EventStore, files: Files, tally: Tally) -> Read | None:
         for read in files.read():
             first = first or read
             add(store, read, tally)
+            tally.ignored.update(read.conversation.ignored)
             bar.at(files.done if files.total is not None else None, f"{tally.streams:,} {read.place.file}")
     return first
 

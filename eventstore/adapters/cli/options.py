@@ -10,6 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 
 from eventstore import EventStore
+from eventstore.adapters.cli import hints
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +35,7 @@ def options(command: Callable[Concatenate[Options, P], R]) -> Callable[..., R]:
 
     @functools.wraps(command)
     def wrapped(*args: Any, url: str | None, tenant: str | None, json: bool, timeout: float, **kwargs: Any) -> R:
+        hints.remember(url, tenant)
         return command(Options(url, tenant, json, timeout), *args, **kwargs)
 
     for option in (
@@ -45,7 +47,11 @@ def options(command: Callable[Concatenate[Options, P], R]) -> Callable[..., R]:
             metavar="SECONDS",
             help="How long one call to the store may take.",
         ),
-        click.option("--json", is_flag=True, help="Answer in JSON, or JSON lines."),
+        click.option(
+            "--json",
+            is_flag=True,
+            help="Answer in JSON: ls, replay and export in JSON lines, every other command in one document.",
+        ),
         click.option("--tenant", envvar="CONVSTORE_TENANT", help="Whose data; CONVSTORE_TENANT, else 'default'."),
         click.option(
             "--url",

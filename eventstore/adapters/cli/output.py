@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -81,16 +81,30 @@ def note(text: str) -> None:
 def fold(text: str, *, width: int, lines: int) -> list[str]:
     """Break text into at most ``lines`` lines of ``width`` cells; a last line more says what was left out."""
     folded: list[str] = []
-    given = text.split("\n")
-    for index, each in enumerate(given):
-        part = each[: width * lines]
-        rows = chop_cells(part, width) or [""]
-        if len(folded) + len(rows) > lines or len(part) < len(each):
-            kept = rows[: lines - len(folded)]
-            hidden = len("\n".join([each, *given[index + 1 :]])) - sum(map(len, kept))
-            return [*folded, *kept, f"… {hidden:,} more characters; --full shows all"]
-        folded += rows
-    return folded
+    at = 0
+    while len(folded) < lines:
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        row = _row(text[at : min(end, at + 2 * width + 1)], width)
+        folded.append(row)
+        at += len(row)
+        if at < end and text[at] == " ":  # the break stands for it
+            at += 1
+        if at == end:
+            at += 1
+        if at >= len(text):
+            return folded
+    return [*folded, f"… {len(text) - at:,} more characters; --full shows all"]
+
+
+def _row(text: str, width: int) -> str:
+    """Give what fits, up to a space unless the word behind it would not fit into a row of its own."""
+    row = chop_cells(text, width)[0] if text else ""
+    if len(row) == len(text) or text[len(row)] == " ":
+        return row
+    space = row.rfind(" ")
+    word = text[space + 1 :].split(" ", 1)[0]
+    return row[:space] if row[: max(space, 0)].strip() and cell_len(word) <= width else row
 
 
 def utc(time: datetime) -> str:

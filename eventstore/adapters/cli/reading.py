@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import click
@@ -71,9 +71,19 @@ def _tags(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) ->
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many; else all.")
 @options
 def ls(to: Options, context: str | None, tags: dict[str, str], limit: int | None) -> None:
-    """List conversations by name: context, tags, events, last activity."""
+    """List conversations by name.
+
+    With context, tags, number of events and last activity.
+    """
     with to.open() as store:
-        found = islice(directory(store, context, tags or None), limit)
+        found: Iterator[StreamInfo] = islice(directory(store, context, tags or None), limit)
+        first = next(found, None)
+        if first is None:
+            which = f" of context {context!r}" if context is not None else ""
+            which += " with these tags" if tags else ""
+            output.note(f"no streams{which} in tenant {store.tenant!r}")
+            return
+        found = chain([first], found)
         if to.json:
             for stream in found:
                 output.say_json(
@@ -140,7 +150,10 @@ def find(store: EventStore, name: str, at: int | None) -> tuple[str, int]:
 @click.option("--full", is_flag=True, help="Don't fold long content on a terminal.")
 @options
 def replay(to: Options, stream: str, at: int | None, form: str, full: bool) -> None:  # noqa: ARG001 - one form so far
-    """Show a conversation as it was recorded, up to a version if you like."""
+    """Show a conversation as it was recorded.
+
+    All of it, or up to a version.
+    """
     with to.open() as store:
         name, last = find(store, stream, at)
         events = store.conversation(name).events(1, last)
@@ -172,7 +185,10 @@ def show(events: Iterator[RecordedEvent], *, lines: int | None) -> None:
 @click.option("--context", metavar="C", help="All streams of this context.")
 @options
 def export(to: Options, stream: str | None, context: str | None) -> None:
-    """Print conversations as JSON lines that import reads, with all there is of each event."""
+    """Print conversations for import to read.
+
+    One JSON line each, with all there is of each event.
+    """
     if (stream is None) == (context is None):
         raise click.UsageError("give a STREAM or --context, one of them")
     with to.open() as store:

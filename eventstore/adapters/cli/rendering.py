@@ -23,7 +23,7 @@ def item_text(item: Json) -> str | None:
         return None
     kind = item.get("type", "message" if "role" in item else None)
     if kind == "message":
-        return f"{item.get('role')}: {_content(item.get('content'))}"
+        return _message(item)
     if kind == "function_call":
         return f"{item.get('name')}({_content(item.get('arguments'))})"
     if kind == "custom_tool_call":
@@ -33,6 +33,27 @@ def item_text(item: Json) -> str | None:
     if kind == "reasoning" and item.get("summary"):
         return f"reasoning: {_content(item['summary'])}"
     return None
+
+
+def _message(item: dict[str, Any]) -> str:
+    """Give what was said, then what was called: a raw chat message holds both."""
+    said, given = item.get("content"), item.get("tool_calls")
+    calls = [_call(call) for call in given] if isinstance(given, list) else []
+    if isinstance(item.get("function_call"), dict):
+        calls.append(_call(item))
+    if calls and not said:
+        return "\n".join(calls)
+    return "\n".join([f"{item.get('role')}: {_content(said)}", *calls])
+
+
+def _call(call: Json) -> str:
+    """Give an entry of ``tool_calls``, or a message with the ``function_call`` of older ones."""
+    if isinstance(call, dict):
+        for key, word in (("function", "arguments"), ("custom", "input"), ("function_call", "arguments")):
+            called = call.get(key)
+            if isinstance(called, dict):
+                return f"{called.get('name')}({_content(called.get(word))})"
+    return compact(call)
 
 
 def _content(content: Json) -> str:

@@ -11,7 +11,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from eventstore import EventStore, embedded
-from eventstore.adapters.cli import exits, output
+from eventstore.adapters.cli import exits, hints, output
 from eventstore.adapters.cli.options import Options, options
 from eventstore.errors import ConvstoreError, EmbeddedUnavailable, StoreUnavailable
 from eventstore.log import sql_files
@@ -22,7 +22,10 @@ from eventstore.log.sql_files import FileState
 @click.command()
 @options
 def up(to: Options) -> None:
-    """Start the embedded server, migrate its database, and let it stay until down."""
+    """Start the embedded server, migrated.
+
+    It stays until down.
+    """
     state = embedded.up(timeout=to.timeout)
     if state.url is not None:
         apply(state.url, sql_files.load(), timeout=to.timeout)
@@ -33,8 +36,15 @@ def up(to: Options) -> None:
 @click.option("--force", is_flag=True, help="Stop it now, also under its users.")
 @options
 def down(to: Options, force: bool) -> None:
-    """Stop the embedded server, or let it go with its last user."""
+    """Stop the embedded server.
+
+    Where others use it, it goes with the last of them.
+    """
+    before = embedded.status()
     state = embedded.down(force=force, timeout=to.timeout)
+    if not to.json and not state.running and (before.running or before.pid is not None):
+        output.say(f"embedded: stopped; home {state.home}")
+        return
     _tell_embedded(to, state)
     if state.running and not to.json:
         output.say("others still use it: it stops with the last of them; --force stops it now")
@@ -43,7 +53,11 @@ def down(to: Options, force: bool) -> None:
 @click.command()
 @options
 def status(to: Options) -> int:
-    """Show the embedded server, and the store behind CONVSTORE_URL; starts nothing."""
+    """Show the embedded server and the store.
+
+    The store is the one behind --url or CONVSTORE_URL, else the embedded one. Nothing is started. Exits 3 where the
+    store can't be reached.
+    """
     server: embedded.Status | EmbeddedUnavailable
     try:
         server = embedded.status()
@@ -68,7 +82,10 @@ def status(to: Options) -> int:
 @click.option("--dry-run", is_flag=True, help="Only print what would be applied.")
 @options
 def migrate(to: Options, dry_run: bool) -> None:
-    """Apply what the database lacks, and print the names."""
+    """Apply what the database lacks.
+
+    Prints the names of the files.
+    """
     told: set[str] = set()
 
     def notice(text: str) -> None:
@@ -103,7 +120,7 @@ def _database(to: Options) -> Iterator[str]:
 def _state_of(to: Options, url: str) -> dict[str, Any]:
     """Ask a store how it is."""
     wanted = sql_files.load()
-    state: dict[str, Any] = {"url": _shown(url), "reachable": True, "error": None, "code_schema": wanted.version}
+    state: dict[str, Any] = {"url": hints.url_of(url), "reachable": True, "error": None, "code_schema": wanted.version}
     state |= {"schema": None, "pending": []}
     try:
         with EventStore.open(url, tenant=to.tenant, timeout=to.timeout) as store:
@@ -121,12 +138,6 @@ def _version(files: Sequence[FileState]) -> int:
     """Give the number of the newest migration that the database has; 0 is none."""
     numbers = [each.name[:4] for each in files if each.state in ("applied", "edited", "unknown")]
     return max((int(number) for number in numbers if number.isdigit()), default=0)
-
-
-def _shown(url: str) -> str:
-    """Give a URL's parts without its secrets."""
-    parts = {key: value for key, value in conninfo_to_dict(url).items() if "password" not in key}
-    return make_conninfo("", **parts)
 
 
 def _embedded(server: embedded.Status | EmbeddedUnavailable) -> dict[str, Any]:
@@ -165,7 +176,6 @@ def _tell_store(store: dict[str, Any]) -> None:
     if store["error"] is not None:
         output.say(f"  {output.line(store['error'])}")
         return
-    pending = (
-        f"pending: {', '.join(store['pending'])}; run: convstore migrate" if store["pending"] else "nothing pending"
-    )
+    run = hints.again(click.get_current_context(), "migrate")
+    pending = f"pending: {', '.join(store['pending'])}; run: {run}" if store["pending"] else "nothing pending"
     output.say(f"  reachable; schema {store['schema']} of {store['code_schema']}, {pending}")
