@@ -203,9 +203,10 @@ class TenantRequired(ConvstoreError):
     """The login may not act for this tenant, or none was given."""
 
     def __init__(self, tenant: str | None, login: str) -> None:
+        whose, value = ("all tenants", "NULL") if tenant is None else (f"tenant {tenant!r}", f"'{tenant}'")
         super().__init__(
-            f"login {login!r} is not bound to tenant {tenant!r}; name another (tenant=, --tenant, CONVSTORE_TENANT), "
-            f"or have the owner run: SELECT convstore.bind_login('{login}', '{tenant}')"
+            f"login {login!r} is not bound to {whose}; name another (tenant=, --tenant, CONVSTORE_TENANT), "
+            f"or have the owner run: SELECT convstore.bind_login('{login}', {value})"
         )
         self.tenant = tenant
         self.login = login

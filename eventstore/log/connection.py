@@ -55,7 +55,7 @@ class Caller(Protocol):
         query: LiteralString,
         params: Params,
         *,
-        tenant: str,
+        tenant: str | None,
         action: str,
         role: str,
         again: Params | None = None,
@@ -141,7 +141,7 @@ class Pooled:
         query: LiteralString,
         params: Params,
         *,
-        tenant: str,
+        tenant: str | None,
         action: str,
         role: str,
         again: Params | None = None,
@@ -177,7 +177,7 @@ class Pooled:
             raise StoreUnavailable(e.reason, "unknown") from e
         raise AssertionError("unreachable: the loop returns or raises")
 
-    def _once(self, query: LiteralString, params: Params, tenant: str, action: str, role: str) -> list[Row]:
+    def _once(self, query: LiteralString, params: Params, tenant: str | None, action: str, role: str) -> list[Row]:
         cursor = self._borrow()
         conn = cursor.connection
         try:
@@ -288,7 +288,7 @@ class Bound:
         query: LiteralString,
         params: Params,
         *,
-        tenant: str,
+        tenant: str | None,
         action: str,
         role: str,
         again: Params | None = None,  # noqa: ARG002

@@ -54,7 +54,7 @@ class AsyncCaller(Protocol):
         query: LiteralString,
         params: Params,
         *,
-        tenant: str,
+        tenant: str | None,
         action: str,
         role: str,
         again: Params | None = None,
@@ -140,7 +140,7 @@ class AsyncPooled:
         query: LiteralString,
         params: Params,
         *,
-        tenant: str,
+        tenant: str | None,
         action: str,
         role: str,
         again: Params | None = None,
@@ -176,7 +176,9 @@ class AsyncPooled:
             raise StoreUnavailable(e.reason, "unknown") from e
         raise AssertionError("unreachable: the loop returns or raises")
 
-    async def _once(self, query: LiteralString, params: Params, tenant: str, action: str, role: str) -> list[Row]:
+    async def _once(
+        self, query: LiteralString, params: Params, tenant: str | None, action: str, role: str
+    ) -> list[Row]:
         cursor = await self._borrow()
         conn = cursor.connection
         try:
@@ -287,7 +289,7 @@ class AsyncBound:
         query: LiteralString,
         params: Params,
         *,
-        tenant: str,
+        tenant: str | None,
         action: str,
         role: str,
         again: Params | None = None,  # noqa: ARG002

@@ -33,7 +33,7 @@ def feed(caller: Caller, tenant: str | None, after: str | None, types: Sequence[
         rows = caller.call(
             _FEED,
             [tenant, place.position, place.incarnation, None if types is None else list(types), limit],
-            tenant=tenant or "all tenants",
+            tenant=tenant,
             action="read the feed",
             role="convstore_reader",
         )
@@ -51,7 +51,7 @@ def feed(caller: Caller, tenant: str | None, after: str | None, types: Sequence[
 
 def blocked_by(caller: Caller, tenant: str | None) -> Blocker | None:
     """Return who holds the feed back most, None where nobody does."""
-    rows = caller.call(_BLOCKERS, [], tenant=tenant or "all tenants", action="read the feed", role="convstore_reader")
+    rows = caller.call(_BLOCKERS, [], tenant=tenant, action="read the feed", role="convstore_reader")
     return Blocker(*rows[0]) if rows else None
 
 

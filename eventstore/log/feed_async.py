@@ -34,7 +34,7 @@ async def feed_async(
         rows = await caller.call(
             _FEED,
             [tenant, place.position, place.incarnation, None if types is None else list(types), limit],
-            tenant=tenant or "all tenants",
+            tenant=tenant,
             action="read the feed",
             role="convstore_reader",
         )
@@ -52,9 +52,7 @@ async def feed_async(
 
 async def blocked_by_async(caller: AsyncCaller, tenant: str | None) -> Blocker | None:
     """Return who holds the feed back most, None where nobody does."""
-    rows = await caller.call(
-        _BLOCKERS, [], tenant=tenant or "all tenants", action="read the feed", role="convstore_reader"
-    )
+    rows = await caller.call(_BLOCKERS, [], tenant=tenant, action="read the feed", role="convstore_reader")
     return Blocker(*rows[0]) if rows else None
 
 

@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION read_feed(
   unique_key text, recorded_at timestamptz, hash bytea, incarnation uuid, held boolean
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER ROWS 100
-SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off AS $$
+SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   tid   integer;
@@ -37,21 +37,22 @@ BEGIN
   IF pg_is_in_recovery() THEN
     SELECT w.position AS drawn, w.position AS bound INTO f FROM watermark w;
   ELSE
-    SELECT * INTO f FROM feed_bound();
+    SELECT * INTO f FROM feed_bound(p_after);
     IF p_after > f.drawn THEN
       RAISE EXCEPTION 'the cursor is at position %, ahead of the log, which is at %', p_after, f.drawn
-        USING ERRCODE = 'CV004', HINT = 'the sequence of positions was set back: see docs/restore.md';
+        USING ERRCODE = 'CV004', HINT = 'the log was set back, as by a restore: read again from an event that is known to be there';
     END IF;
   END IF;
   RETURN QUERY
-    WITH raw AS MATERIALIZED ( -- one half or the other: each by its own index
+    WITH raw AS MATERIALIZED ( -- one half or the other; compared and ordered so that only its own index serves it
       (SELECT * FROM events e
         WHERE tid IS NULL AND e.position > p_after AND e.position <= f.bound AND (p_types IS NULL OR e.type = ANY (p_types))
         ORDER BY e.position LIMIT p_limit)
       UNION ALL
       (SELECT * FROM events e
-        WHERE e.tenant_id = tid AND e.position > p_after AND e.position <= f.bound AND (p_types IS NULL OR e.type = ANY (p_types))
-        ORDER BY e.position LIMIT p_limit)
+        WHERE (e.tenant_id, e.position) > (tid, p_after) AND (e.tenant_id, e.position) <= (tid, f.bound)
+          AND (p_types IS NULL OR e.type = ANY (p_types))
+        ORDER BY e.tenant_id, e.position LIMIT p_limit)
     ), page AS MATERIALIZED (
       SELECT * FROM (SELECT r.*, sum(pg_column_size(r.data)) OVER (ORDER BY r.position) - pg_column_size(r.data) AS before
                        FROM raw r) s WHERE s.before = 0 OR s.before < 1048576
@@ -69,7 +70,9 @@ BEGIN
            CASE WHEN cut.short THEN (SELECT max(p.position) FROM page p)
                 ELSE greatest(p_after,
                   (SELECT max(e.position) FROM events e WHERE tid IS NULL AND e.position > p_after AND e.position <= f.bound),
-                  (SELECT max(e.position) FROM events e WHERE e.tenant_id = tid AND e.position > p_after AND e.position <= f.bound))
+                  (SELECT e.position FROM events e
+                    WHERE (e.tenant_id, e.position) > (tid, p_after) AND (e.tenant_id, e.position) <= (tid, f.bound)
+                    ORDER BY e.tenant_id DESC, e.position DESC LIMIT 1))
            END,
            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, life, f.bound < f.drawn
       FROM cut

@@ -10,7 +10,7 @@ BEGIN
     RAISE EXCEPTION 'the watermark can''t be recorded at isolation level %', current_setting('transaction_isolation')
       USING ERRCODE = 'CV003', HINT = 'do it at READ COMMITTED';
   END IF;
-  SELECT * INTO f FROM feed_bound();
+  SELECT * INTO f FROM feed_bound(-1);
   -- That of a committed event, not the bound: after a crash, values below a bound may be drawn again.
   UPDATE watermark w
      SET position = greatest(w.position, (SELECT max(e.position) FROM events e WHERE e.position <= f.bound)),

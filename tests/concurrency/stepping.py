@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -40,6 +41,8 @@ class Actor:
         self.begins(self.conn.rollback).result(20)
 
     def close(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self.conn.cancel_safe(timeout=5)  # after a failed test it may still wait
         self._thread.shutdown()
         self.conn.close()
 
