@@ -22,7 +22,8 @@ SOURCE = SOURCE.replace("IF p_after = drawn THEN", "IF false THEN")  # the reads
 SECOND_READ = "  SELECT least(drawn"
 PAUSE = "  PERFORM pg_advisory_lock_shared(7), pg_advisory_unlock_shared(7);\n"
 K_BEFORE_H = f"""
-CREATE OR REPLACE FUNCTION feed_bound(p_after bigint, OUT drawn bigint, OUT bound bigint) LANGUAGE plpgsql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION feed_bound(p_after bigint, OUT drawn bigint, OUT bound bigint)
+LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   SELECT min((l.classid::bigint & 65535) << 32 | l.objid::bigint) INTO bound
     FROM pg_locks l WHERE l.locktype = 'advisory' AND l.classid::bigint >> 16 = 17750;
