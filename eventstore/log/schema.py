@@ -87,6 +87,12 @@ def migrate(
         ) as work:
             if notice is not None:
                 work.add_notice_handler(lambda diag: _tell(diag, notice))
+            encoding = work.info.parameter_status("server_encoding")
+            if encoding != "UTF8":
+                raise MigrationFailed(
+                    f"the database's encoding is {encoding}, and the log's bytes are UTF-8; "
+                    "make one with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+                )
             if dry_run:
                 states = status(work, files)
                 refuse_unfit(states)

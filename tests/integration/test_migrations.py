@@ -12,8 +12,10 @@ from typing import Any
 import psycopg
 import pytest
 from migrating import Folder, Migrator
+from psycopg import sql
 
 from eventstore import EventStore
+from eventstore.embedded import Server
 from eventstore.errors import MigrationFailed, SchemaOutOfDate
 from eventstore.log import sql_files
 from eventstore.log.schema import migrate
@@ -55,6 +57,20 @@ def test_an_empty_database_gets_everything_once(make_database: Make) -> None:
     with EventStore.open(url) as store:
         assert store.migrate() == []
         assert store.conversation("a").head() == 1
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_of_another_encoding_is_refused(
+    make_database: Make, admin: psycopg.Connection, server: Server, encoding: str
+) -> None:
+    name = make_database().rsplit("/", 1)[-1].split("?")[0]
+    admin.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(name)))
+    admin.execute(
+        sql.SQL("CREATE DATABASE {} ENCODING {} LOCALE 'C' TEMPLATE template0").format(sql.Identifier(name), encoding)
+    )
+    with pytest.raises(MigrationFailed, match=f"encoding is {encoding}.*UTF8"):
+        migrate(server.url_for(name), sql_files.load(), timeout=30)
+    assert not relation(server.url_for(name), "convstore.events")
 
 
 def test_six_processes_at_once_apply_everything_once(make_database: Make) -> None:
