@@ -222,6 +222,16 @@ class NotPermitted(ConvstoreError):
         self.role = role
 
 
+class TransactionAborted(ConvstoreError):
+    """A statement of the block failed, and its error was caught: nothing of the block can be committed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a statement of the transaction failed, so the server can commit nothing of it; nothing was written. "
+            "Let the error end the block, or try the statement in a nested transaction()"
+        )
+
+
 class UnsafeSetting(ConvstoreError):
     """A setting of the connection under which the log's promises do not hold."""
 

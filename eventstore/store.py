@@ -85,6 +85,11 @@ class Scope:
         """Return a page of the tenant's streams in order of name; ``page.after`` continues it."""
         if type(limit) is not int or not 1 <= limit <= 10_000:
             raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
+        for what, value in (("context", context), ("after", after)):
+            if value is not None:
+                names.check_name(what, value)
+        if tags is not None:
+            names.check_tags(tags)
         return streams(self._route.caller, self.tenant, context, tags, after, limit)
 
     def feed(
@@ -111,6 +116,8 @@ class Scope:
             raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
         if isinstance(types, str):
             raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        for kind in types or ():
+            names.check_name("event type", kind)
         return feed(self._route.caller, None if all_tenants else self.tenant, after, types, limit)
 
     def subscribe(
@@ -120,6 +127,8 @@ class Scope:
         cursors.decode(after)
         if isinstance(types, str):
             raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        for kind in types or ():
+            names.check_name("event type", kind)
         return subscribe(self._route.caller, None if all_tenants else self.tenant, after, types)
 
     def verify(self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None) -> VerifyReport:

@@ -84,6 +84,11 @@ class AsyncScope:
         """Return a page of the tenant's streams in order of name; ``page.after`` continues it."""
         if type(limit) is not int or not 1 <= limit <= 10_000:
             raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
+        for what, value in (("context", context), ("after", after)):
+            if value is not None:
+                names.check_name(what, value)
+        if tags is not None:
+            names.check_tags(tags)
         return await streams_async(self._route.caller, self.tenant, context, tags, after, limit)
 
     async def feed(
@@ -110,6 +115,8 @@ class AsyncScope:
             raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
         if isinstance(types, str):
             raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        for kind in types or ():
+            names.check_name("event type", kind)
         return await feed_async(self._route.caller, None if all_tenants else self.tenant, after, types, limit)
 
     def subscribe(
@@ -119,6 +126,8 @@ class AsyncScope:
         cursors.decode(after)
         if isinstance(types, str):
             raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        for kind in types or ():
+            names.check_name("event type", kind)
         return subscribe_async(self._route.caller, None if all_tenants else self.tenant, after, types)
 
     async def verify(

@@ -33,6 +33,8 @@ def complaints(path: Path) -> Iterator[str]:
         return
     if re.search(r"\blast_value\b(?!\()", re.sub(r"--.*|pg_sequence_last_value", "", text)):
         yield "reads last_value of a sequence as a table: a dirty read; use pg_sequence_last_value()"
+    if re.search(r"'[^'\n]*\\\\[^'\n]*'", re.sub(r"--.*", "", text)):
+        yield "a backslash in a literal: what it means depends on standard_conforming_strings of the session"
     if path.parent.name != "functions":
         return
     kinds = [type(statement.stmt).__name__ for statement in statements]

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eventstore.errors import InvalidItem, InvalidName, describe
+from eventstore.errors import InvalidItem, describe
 from eventstore.log import batch as batches
 from eventstore.log import names
 from eventstore.log.append_async import append_async
@@ -45,7 +45,7 @@ class AsyncConversation:
             tenant,
             self.name,
             None if context is None else names.check_name("context", context),
-            None if tags is None else _check_tags(tags),
+            None if tags is None else names.check_tags(tags),
         )
 
     def __repr__(self) -> str:
@@ -124,22 +124,12 @@ class AsyncConversation:
 
         A stream that does not exist has none. Pages are fetched as the iterator gets there.
         """
-        if type(first) is not int or first < 1:
+        if type(first) is not int or not 1 <= first < 2**63:
             raise InvalidItem("first", f"{describe(first)}; versions count from 1")
-        if last is not None and (type(last) is not int or last < 0):
+        if last is not None and (type(last) is not int or not 0 <= last < 2**63):
             raise InvalidItem("last", f"{describe(last)}; give a version, or None for the head")
         if isinstance(types, str):
             raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+        for kind in types or ():
+            names.check_name("event type", kind)
         return events_async(self._route.caller, self.tenant, self.name, first, last, types)
-
-
-def _check_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    if not isinstance(tags, Mapping):
-        raise InvalidItem("tags", f"{describe(tags)}; give a mapping of str to str")
-    for key, value in tags.items():
-        names.check_name("tag", key)
-        if type(value) is not str:
-            raise InvalidName(f"tag {key!r}", value, "a tag's value is a str")
-        if value:
-            names.check_name(f"tag {key!r}", value)
-    return dict(tags)

@@ -7,7 +7,6 @@ from typing import Final, LiteralString
 
 from psycopg import errors as pg
 
-from eventstore.errors import ContextMismatch
 from eventstore.log import hashing
 from eventstore.log.appending import Known, KnownStreams, Target, many, one, place, race, refusal
 from eventstore.log.batch import Batch, expected_number
@@ -75,7 +74,7 @@ def _context(known: KnownStreams, target: Target) -> str:
 async def _send(caller: AsyncCaller, known: KnownStreams, target: Target, batch: Batch, expected: int | None) -> Row:
     cached = known.get((target.tenant, target.stream))
     if cached is not None and target.context is not None and target.context != cached.context:
-        raise ContextMismatch(target.stream, cached.context, target.context)
+        cached = None  # the server says what is right: the log may have been restored since
     query = _ONE if len(batch.rows) == 1 else _MANY
     for ids in (cached, None):
         where = place(target, ids, expected)

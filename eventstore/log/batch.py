@@ -73,12 +73,13 @@ def of_items(
     task_id = names.storable("task_id", task_id)
     run_id = names.storable("run_id", run_id)
     encoded = None if metadata is None else codec.encode_metadata(metadata, "metadata")
+    beside = 0 if encoded is None else len(encoded)
     version = catalogue.current_version(ITEM)
     rows = []
     size = 0
     for index, item in enumerate(given):
         form, data = codec.encode(item, f"[{index}]")
-        size += len(data)
+        size += len(data) + beside
         if size > MAX_BATCH_BYTES:
             raise _too_large(f"[{index}]")
         subject, call_id = items.describe(item)
@@ -125,17 +126,11 @@ def build(
             schema_version = catalogue.check(event.type, event.data)
         except InvalidEvent as e:
             raise InvalidEvent(f"[{index}].{e.path}", e.reason) from None
-        size += len(data)
-        if size > MAX_BATCH_BYTES:
-            raise InvalidItem(
-                path,
-                f"the batch passes 64 MiB ({MAX_BATCH_BYTES:,} bytes) here; append it in parts",
-            )
         if event.metadata is not metadata[0]:
-            metadata = (
-                event.metadata,
-                codec.encode_metadata(event.metadata, f"[{index}].metadata"),
-            )
+            metadata = (event.metadata, codec.encode_metadata(event.metadata, f"[{index}].metadata"))
+        size += len(data) + len(metadata[1] or b"")
+        if size > MAX_BATCH_BYTES:
+            raise _too_large(path)
         subject, call_id = items.describe(event.data) if event.type == ITEM else (None, None)
         unique_key = names.storable("unique_key", event.unique_key)
         if unique_key is not None:

@@ -8,6 +8,7 @@ sent again with ``again=`` parameters that make the server look for what it wrot
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -17,7 +18,7 @@ import psycopg
 from psycopg import RawCursor
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.errors import DeadlockDetected
+from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
@@ -28,9 +29,17 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from eventstore.errors import ConvstoreError, InvalidName, SchemaOutOfDate, StoreUnavailable, UnsafeSetting
+from eventstore.errors import (
+    ConvstoreError,
+    InvalidName,
+    SchemaOutOfDate,
+    StoreUnavailable,
+    TransactionAborted,
+    UnsafeSetting,
+)
 from eventstore.log import binary, faults
 from eventstore.log.deadline import Deadline
+from eventstore.log.lending import give, lend
 from eventstore.telemetry import Telemetry, logger
 
 Params: TypeAlias = Sequence[Any]
@@ -84,6 +93,7 @@ class Pooled:
         self.prepare = prepare
         self.login = ""
         self.refusal: SchemaOutOfDate | None = None
+        self._process = os.getpid()
         self._telemetry = telemetry
         self._deadline = Deadline(timeout)
         # psycopg-pool's hand-over costs a tenth of an append, so the connection used last stays out of it. Both lists
@@ -124,10 +134,12 @@ class Pooled:
             yield conn
 
     def close(self) -> None:
-        """Return the connections."""
+        """Return the connections. In a forked child they are the parent's, and left alone."""
+        if os.getpid() != self._process:
+            return
         self._deadline.close()
         while self._hot:
-            self._pool.putconn(self._hot.pop().connection)
+            give(self._pool, self._hot.pop().connection)
         self._pool.close()
 
     def _reconnect(self, pool: ConnectionPool[psycopg.Connection[Row]]) -> None:
@@ -178,6 +190,7 @@ class Pooled:
         raise AssertionError("unreachable: the loop returns or raises")
 
     def _once(self, query: LiteralString, params: Params, tenant: str | None, action: str, role: str) -> list[Row]:
+        self._check_process()
         cursor = self._borrow()
         conn = cursor.connection
         try:
@@ -185,7 +198,8 @@ class Pooled:
                 cursor.execute(query, params, binary=True)
                 return cursor.fetchall()
         except psycopg.Error as e:
-            if faults.lost(e, conn):
+            # A statement that commits by itself has no snapshot of its own to be at odds with: it is just sent again.
+            if faults.lost(e, conn) or isinstance(e, SerializationFailure):
                 raise _Lost from e
             known = faults.translate(e, tenant=tenant, login=self.login, action=action, role=role)
             if known is None:
@@ -195,6 +209,12 @@ class Pooled:
             raise StoreUnavailable(f"the server did not answer within {self.timeout:g} s", "unknown") from e
         finally:
             self._give_back(cursor)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise StoreUnavailable(
+                "this store was opened before a fork, its connections are the parent's; open one here"
+            )
 
     def _borrow(self) -> RawCursor[Row]:
         """Give a connection's cursor: the one that was used last, or one of the pool's."""
@@ -218,12 +238,12 @@ class Pooled:
         conn = cursor.connection
         busy = conn.closed or conn.pgconn.transaction_status != TransactionStatus.IDLE
         if busy or self._hot or self._wanting or self._pool.closed:
-            self._pool.putconn(conn)
+            give(self._pool, conn)
             return
         self._hot.append(cursor)
         if self._wanting:  # came between the look and the append, and may not have seen it
             with contextlib.suppress(IndexError):
-                self._pool.putconn(self._hot.pop().connection)
+                give(self._pool, self._hot.pop().connection)
 
     def _connection(self) -> psycopg.Connection[Row]:
         cursor = self._borrow()
@@ -231,7 +251,7 @@ class Pooled:
 
     def _from_pool(self) -> psycopg.Connection[Row]:
         try:
-            return self._pool.getconn()
+            return lend(self._pool)
         except PoolTimeout as e:
             raise StoreUnavailable(f"no connection within {self.timeout:g} s: {e}") from e
         except PoolClosed as e:
@@ -251,7 +271,7 @@ class Pooled:
                     raise faults.unavailable(e) from e
             finally:
                 if not alive:
-                    self._pool.putconn(conn)
+                    give(self._pool, conn)
             if alive:
                 return conn
 
@@ -260,11 +280,13 @@ class Pooled:
         """Give a connection for one transaction; it commits where the block ends well."""
         if self.refusal is not None:
             raise self.refusal
+        self._check_process()
         conn = self._live_connection()
         try:
             try:
                 with conn.transaction():
                     yield conn
+                    _check_alive(conn)
             except psycopg.OperationalError as e:
                 if isinstance(e, DeadlockDetected):
                     raise StoreUnavailable("the transaction and another one waited for each other; run it again") from e
@@ -272,7 +294,7 @@ class Pooled:
                     raise faults.unavailable(e, "unknown") from e
                 raise
         finally:
-            self._pool.putconn(conn)
+            give(self._pool, conn)
 
 
 class Bound:
@@ -316,6 +338,15 @@ class Bound:
         """Give the caller's connection, in a savepoint where it is in a transaction."""
         with self._conn.transaction():
             yield self._conn
+            _check_alive(self._conn)
+
+
+def _check_alive(conn: psycopg.Connection[Any]) -> None:
+    """Refuse to end a block well whose transaction has failed: Postgres would answer COMMIT with a silent ROLLBACK."""
+    if conn.closed or conn.pgconn.transaction_status == TransactionStatus.UNKNOWN:
+        raise StoreUnavailable("the connection was lost inside the transaction")
+    if conn.pgconn.transaction_status == TransactionStatus.INERROR:
+        raise TransactionAborted
 
 
 class _Cursor(RawCursor[Row]):

@@ -7,6 +7,7 @@ sent again with ``again=`` parameters that make the server look for what it wrot
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -16,7 +17,7 @@ import psycopg
 from psycopg import AsyncRawCursor
 from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.errors import DeadlockDetected
+from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
@@ -27,9 +28,17 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from eventstore.errors import ConvstoreError, InvalidName, SchemaOutOfDate, StoreUnavailable, UnsafeSetting
+from eventstore.errors import (
+    ConvstoreError,
+    InvalidName,
+    SchemaOutOfDate,
+    StoreUnavailable,
+    TransactionAborted,
+    UnsafeSetting,
+)
 from eventstore.log import binary, faults
 from eventstore.log.deadline import AsyncDeadline
+from eventstore.log.lending import give_async, lend_async
 from eventstore.telemetry import Telemetry, logger
 
 Params: TypeAlias = Sequence[Any]
@@ -83,6 +92,7 @@ class AsyncPooled:
         self.prepare = prepare
         self.login = ""
         self.refusal: SchemaOutOfDate | None = None
+        self._process = os.getpid()
         self._telemetry = telemetry
         self._deadline = AsyncDeadline(timeout)
         # psycopg-pool's hand-over costs a tenth of an append, so the connection used last stays out of it. Both lists
@@ -123,10 +133,12 @@ class AsyncPooled:
             yield conn
 
     async def close(self) -> None:
-        """Return the connections."""
+        """Return the connections. In a forked child they are the parent's, and left alone."""
+        if os.getpid() != self._process:
+            return
         self._deadline.close()
         while self._hot:
-            await self._pool.putconn(self._hot.pop().connection)
+            await give_async(self._pool, self._hot.pop().connection)
         await self._pool.close()
 
     async def _reconnect_async(self, pool: AsyncConnectionPool[psycopg.AsyncConnection[Row]]) -> None:
@@ -179,6 +191,7 @@ class AsyncPooled:
     async def _once(
         self, query: LiteralString, params: Params, tenant: str | None, action: str, role: str
     ) -> list[Row]:
+        self._check_process()
         cursor = await self._borrow()
         conn = cursor.connection
         try:
@@ -186,7 +199,8 @@ class AsyncPooled:
                 await cursor.execute(query, params, binary=True)
                 return await cursor.fetchall()
         except psycopg.Error as e:
-            if faults.lost(e, conn):
+            # A statement that commits by itself has no snapshot of its own to be at odds with: it is just sent again.
+            if faults.lost(e, conn) or isinstance(e, SerializationFailure):
                 raise _Lost from e
             known = faults.translate(e, tenant=tenant, login=self.login, action=action, role=role)
             if known is None:
@@ -196,6 +210,12 @@ class AsyncPooled:
             raise StoreUnavailable(f"the server did not answer within {self.timeout:g} s", "unknown") from e
         finally:
             await self._give_back(cursor)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise StoreUnavailable(
+                "this store was opened before a fork, its connections are the parent's; open one here"
+            )
 
     async def _borrow(self) -> AsyncRawCursor[Row]:
         """Give a connection's cursor: the one that was used last, or one of the pool's."""
@@ -219,12 +239,12 @@ class AsyncPooled:
         conn = cursor.connection
         busy = conn.closed or conn.pgconn.transaction_status != TransactionStatus.IDLE
         if busy or self._hot or self._wanting or self._pool.closed:
-            await self._pool.putconn(conn)
+            await give_async(self._pool, conn)
             return
         self._hot.append(cursor)
         if self._wanting:  # came between the look and the append, and may not have seen it
             with contextlib.suppress(IndexError):
-                await self._pool.putconn(self._hot.pop().connection)
+                await give_async(self._pool, self._hot.pop().connection)
 
     async def _connection(self) -> psycopg.AsyncConnection[Row]:
         cursor = await self._borrow()
@@ -232,7 +252,7 @@ class AsyncPooled:
 
     async def _from_pool(self) -> psycopg.AsyncConnection[Row]:
         try:
-            return await self._pool.getconn()
+            return await lend_async(self._pool)
         except PoolTimeout as e:
             raise StoreUnavailable(f"no connection within {self.timeout:g} s: {e}") from e
         except PoolClosed as e:
@@ -252,7 +272,7 @@ class AsyncPooled:
                     raise faults.unavailable(e) from e
             finally:
                 if not alive:
-                    await self._pool.putconn(conn)
+                    await give_async(self._pool, conn)
             if alive:
                 return conn
 
@@ -261,11 +281,13 @@ class AsyncPooled:
         """Give a connection for one transaction; it commits where the block ends well."""
         if self.refusal is not None:
             raise self.refusal
+        self._check_process()
         conn = await self._live_connection()
         try:
             try:
                 async with conn.transaction():
                     yield conn
+                    _check_alive(conn)
             except psycopg.OperationalError as e:
                 if isinstance(e, DeadlockDetected):
                     raise StoreUnavailable("the transaction and another one waited for each other; run it again") from e
@@ -273,7 +295,7 @@ class AsyncPooled:
                     raise faults.unavailable(e, "unknown") from e
                 raise
         finally:
-            await self._pool.putconn(conn)
+            await give_async(self._pool, conn)
 
 
 class AsyncBound:
@@ -317,6 +339,15 @@ class AsyncBound:
         """Give the caller's connection, in a savepoint where it is in a transaction."""
         async with self._conn.transaction():
             yield self._conn
+            _check_alive(self._conn)
+
+
+def _check_alive(conn: psycopg.AsyncConnection[Any]) -> None:
+    """Refuse to end a block well whose transaction has failed: Postgres would answer COMMIT with a silent ROLLBACK."""
+    if conn.closed or conn.pgconn.transaction_status == TransactionStatus.UNKNOWN:
+        raise StoreUnavailable("the connection was lost inside the transaction")
+    if conn.pgconn.transaction_status == TransactionStatus.INERROR:
+        raise TransactionAborted
 
 
 class _Cursor(AsyncRawCursor[Row]):

@@ -12,8 +12,9 @@ import secrets
 import struct
 import time
 import uuid
+from collections.abc import Mapping
 
-from eventstore.errors import InvalidName
+from eventstore.errors import InvalidItem, InvalidName, describe
 
 MAX_NAME = 512
 MAX_ID_BYTES = 512
@@ -59,6 +60,19 @@ def storable(what: str, value: object) -> str | None:
         if len(raw) <= MAX_ID_BYTES and "\x00" not in value:
             return value
     return "sha256:" + hashlib.sha256(raw).hexdigest()
+
+
+def check_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return ``tags`` if they are a mapping of str to str that the database can hold."""
+    if not isinstance(tags, Mapping):
+        raise InvalidItem("tags", f"{describe(tags)}; give a mapping of str to str")
+    for key, value in tags.items():
+        check_name("tag", key)
+        if type(value) is not str:
+            raise InvalidName(f"tag {key!r}", value, "a tag's value is a str")
+        if value:
+            check_name(f"tag {key!r}", value)
+    return dict(tags)
 
 
 def check_key(key: object) -> str:

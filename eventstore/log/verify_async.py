@@ -11,7 +11,6 @@ from eventstore.log.audit import Bad, StoredRow, StreamCheck, VerifyReport
 from eventstore.log.connection_async import AsyncCaller
 
 PAGE: Final = 1000
-_BEFORE_ALL: Final = -(2**63)  # a row that was put below version 1 comes first
 _STREAMS: Final[LiteralString] = "SELECT * FROM convstore.audit_streams($1, $2, $3, $4)"
 _EVENTS: Final[LiteralString] = "SELECT * FROM convstore.audit_events($1, $2, $3, $4, $5)"
 _ORPHANS: Final[LiteralString] = "SELECT * FROM convstore.audit_orphans($1)"
@@ -28,7 +27,7 @@ async def verify_async(
     ``progress`` is called with the stream's name and the number of events checked so far, after each page.
     """
     checked = streams = 0
-    after = 0
+    after: int | None = None
     while True:
         page = await _rows(caller, tenant, _STREAMS, [tenant, stream, after, PAGE])
         if stream is not None and not page:
@@ -38,7 +37,11 @@ async def verify_async(
             streams += 1
             origin = hashing.names_hash(tenant, context or "", name)
             if secret is None or stored_origin is None:
-                return VerifyReport(checked, streams, Bad(name, 0, "the row of its context or stream is missing"))
+                return VerifyReport(
+                    checked,
+                    streams,
+                    Bad(name, 0, "the row of its context or stream is missing, or their secrets differ"),
+                )
             if stored_origin != origin:
                 return VerifyReport(
                     checked,
@@ -53,7 +56,7 @@ async def verify_async(
                         caller,
                         tenant,
                         _EVENTS,
-                        [tenant, context_id, stream_id, check.version or _BEFORE_ALL, PAGE],
+                        [tenant, context_id, stream_id, check.version or None, PAGE],
                     )
                 ]
                 for row in rows:

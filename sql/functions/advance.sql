@@ -26,6 +26,11 @@ DECLARE
 BEGIN
   r.context_id := p_context_id;
   r.stream_id := p_stream_id;
+  IF p_stream_id IS NOT NULL AND (p_context_id IS NULL OR p_origin IS NULL) THEN
+    r.outcome := 'unknown_stream'; -- ids count with the names that they were learned for
+    place.result := r;
+    RETURN place;
+  END IF;
   LOOP
     IF p_stream_id IS NULL THEN
       place.result := find_stream(tid, p_tenant, p_stream, p_context, p_tags, p_expected, p_unique_keys);
@@ -34,6 +39,11 @@ BEGIN
         RETURN place;
       END IF;
       tid := coalesce(tid, tenant_of(p_tenant));
+    END IF;
+    IF cardinality(p_unique_keys) > 0 THEN
+      -- Who claims keys in a context does so one after the other: a rival in flight is waited for here, holding nothing,
+      -- and is seen by the update below, so that the loser gets an answer and not a unique index's error.
+      PERFORM FROM contexts WHERE context_id = r.context_id AND tenant_id = tid FOR NO KEY UPDATE;
     END IF;
     IF p_control_at > 0 OR p_closes THEN
       -- So that the update below does not wait, and after_wait() has nothing to take back.

@@ -8,5 +8,5 @@ CREATE OR REPLACE FUNCTION append_chain(
 ) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
   SELECT sha256('convstore/1/append'::bytea || origin || int8send(first_version) || timestamptz_send(recorded_at)
-    || coalesce(previous, '\x'::bytea) || rows)
+    || coalesce(previous, ''::bytea) || rows)
 $$;

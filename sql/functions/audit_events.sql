@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION audit_events(
   p_tenant     text,
   p_context_id bigint,
   p_stream_id  bigint,
-  p_after      bigint,
+  p_after      bigint,   -- null: from the first row on
   p_limit      integer
 ) RETURNS TABLE (
   head bigint, control bigint, closed boolean, streams_recorded_at timestamptz, tenant_fits boolean,
@@ -20,15 +20,18 @@ DECLARE
   tid integer := tenant_of(p_tenant);
 BEGIN
   RETURN QUERY
-    SELECT s.head, s.control, s.closed, least(greatest(s.recorded_at, '0001-01-02'), '9999-12-30'), r.tenant_id = tid,
+    SELECT s.head, s.control, s.closed, least(greatest(s.recorded_at, '0001-01-02'), '9999-12-30'),
+           r.tenant_id = tid AND s.tenant_id = tid AND c.tenant_id = tid,
            r.version, r.position, least(greatest(r.recorded_at, '0001-01-02'), '9999-12-30'), r.event_id,
            r.schema_version, r.format, r.hash, r.chain, r.type, r.subject, r.agent, r.call_id, r.task_id, r.run_id,
            r.unique_key, r.metadata, r.data
       FROM directory d
+      LEFT JOIN contexts c ON c.context_id = d.context_id
       LEFT JOIN streams s ON s.context_id = d.context_id AND s.stream_id = d.stream_id
       LEFT JOIN LATERAL (
         SELECT e.*, sum(pg_column_size(e.data)) OVER (ORDER BY e.version) - pg_column_size(e.data) AS before
-          FROM (SELECT * FROM events e WHERE e.context_id = d.context_id AND e.stream_id = d.stream_id AND e.version > p_after
+          FROM (SELECT * FROM events e
+                 WHERE e.context_id = d.context_id AND e.stream_id = d.stream_id AND (p_after IS NULL OR e.version > p_after)
                  ORDER BY e.version LIMIT p_limit) e) r ON r.before = 0 OR r.before < 1048576
      WHERE d.context_id = p_context_id AND d.stream_id = p_stream_id AND d.tenant_id = tid
      ORDER BY r.version;

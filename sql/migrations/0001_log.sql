@@ -58,7 +58,7 @@ CREATE TABLE events (
   context_id     bigint NOT NULL,
   stream_id      bigint NOT NULL,
   version        bigint NOT NULL,
-  position       bigint NOT NULL CHECK (position > 0),
+  position       bigint NOT NULL,
   recorded_at    timestamptz NOT NULL,
   event_id       uuid NOT NULL,
   tenant_id      integer NOT NULL,
@@ -75,7 +75,9 @@ CREATE TABLE events (
   unique_key     text COLLATE "C",
   metadata       json,
   data           json NOT NULL,                        -- byte for byte what the client encoded
-  PRIMARY KEY (context_id, stream_id, version)
+  PRIMARY KEY (context_id, stream_id, version),
+  CHECK (position > 0 AND version > 0 AND schema_version > 0 AND format IN (1, 2)
+    AND (metadata IS NULL OR json_typeof(metadata) = 'object')) -- one constraint: each is set up at every insert
 );
 CREATE UNIQUE INDEX events_position ON events (position);
 CREATE UNIQUE INDEX events_event_id ON events (context_id, stream_id, event_id);
