@@ -128,7 +128,8 @@ def test_ids_without_the_names_that_they_stand_for_are_refused_at_once(
     db.execute("SET statement_timeout = '10s'")
     row = db.execute(
         "SELECT r.outcome FROM streams s, append_event('default', 'a', NULL, NULL, s.context_id, s.stream_id, NULL,"
-        " NULL, false, gen_random_uuid(), 1::smallint, 1::smallint, 'x.a', NULL, NULL, NULL, NULL, NULL, NULL, NULL, '1') r"
+        " NULL, false, gen_random_uuid(), 1::smallint, 1::smallint, 'x.a', NULL, NULL, NULL, NULL, NULL,"
+        " NULL, NULL, '1') r"
     ).fetchone()
     assert row == ("unknown_stream",)
 
