@@ -84,7 +84,7 @@ class StreamClosed(ConvstoreError):
     """The stream was closed by ``stream.closed``; nothing is appended after that."""
 
     def __init__(self, stream: str, version: int) -> None:
-        super().__init__(f"stream {stream!r} was closed at version {version}; fork it to go on")
+        super().__init__(f"stream {stream!r} was closed at version {version}; go on in another stream")
         self.stream = stream
         self.version = version
 

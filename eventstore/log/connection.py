@@ -96,7 +96,7 @@ class Pooled:
         self._process = os.getpid()
         self._telemetry = telemetry
         self._deadline = Deadline(timeout)
-        # psycopg-pool's hand-over costs a tenth of an append, so the connection used last stays out of it. Both lists
+        # psycopg-pool's hand-over costs about 10 µs, so the connection used last stays out of it. Both lists
         # are only appended to and popped from, which threads may do at once.
         self._hot: list[RawCursor[Row]] = []
         self._wanting: list[None] = []
