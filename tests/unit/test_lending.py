@@ -26,9 +26,10 @@ class Slow:
 
 
 async def cancelled_twice(task: asyncio.Task[Any]) -> None:
+    await settle()  # it waits inside the hand-over now
     for _ in range(2):
-        await asyncio.sleep(0)
         task.cancel()
+        await asyncio.sleep(0)
     await asyncio.wait([task])
     assert task.cancelled()
 
