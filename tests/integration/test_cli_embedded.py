@@ -31,6 +31,8 @@ def home() -> Iterator[Path]:
 
 def run(home: Path, *args: str, code: int = 0, **more: str) -> str:
     env = {key: value for key, value in os.environ.items() if not key.startswith("CONVSTORE_")}
+    # As from outside of an activated environment: hints name the command as it has to be called.
+    env["PATH"] = os.pathsep.join(d for d in env["PATH"].split(os.pathsep) if Path(d) != Path(SCRIPT).parent)
     env |= {"CONVSTORE_HOME": str(home), **more}
     done = subprocess.run([SCRIPT, *args], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == code, done.stdout + done.stderr
