@@ -131,7 +131,8 @@ class ForkPointBeyondHead(ConvstoreError):
     """A fork at a version that the parent does not have."""
 
     def __init__(self, stream: str, at: object, head: int) -> None:
-        super().__init__(f"stream {stream!r} has versions 1 to {head}, so it can't fork at {at}")
+        has = f"versions 1 to {head}" if isinstance(at, int) else f"{head} items"
+        super().__init__(f"stream {stream!r} has {has}, so it can't fork at {at}")
         self.stream = stream
         self.at = at
         self.head = head

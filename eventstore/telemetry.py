@@ -68,6 +68,7 @@ class Telemetry(Collector):
             registry=registry,
         )
         self.retries = Counter("convstore_retries_total", "Calls sent again after a lost connection", registry=registry)
+        self.forks = Counter("convstore_forks_total", "Branches made", registry=registry)
         self.pools: WeakSet[Pool] = WeakSet()
         registry.register(self)
 

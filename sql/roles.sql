@@ -74,8 +74,9 @@ END $$;
 
 DO $$
 DECLARE
-  writer  text[] := ARRAY['append_event', 'append_events'];
-  reading text[] := ARRAY['stream_head', 'read_events', 'list_streams', 'read_feed', 'feed_blockers', 'store_state'];
+  writer  text[] := ARRAY['append_event', 'append_events', 'fork_stream'];
+  reading text[] := ARRAY['stream_head', 'read_events', 'list_streams', 'list_family', 'stream_lineage', 'read_feed',
+    'feed_blockers', 'store_state'];
   auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans',
     'names_hash', 'content_hash', 'event_hash', 'append_chain'];
   shown   text[] := ARRAY['tenants', 'directory', 'events', 'store', 'watermark', 'schema_migrations', 'schema_functions'];
@@ -108,7 +109,7 @@ BEGIN
       -- All but the secrets that salt the hashes.
       EXECUTE format('GRANT SELECT (context_id, tenant_id, name, created_at) ON convstore.contexts TO %I', role);
       EXECUTE format('GRANT SELECT (context_id, stream_id, head, control, recorded_at, closed, tenant_id, parent_id, fork_at,'
-        ' origin) ON convstore.streams TO %I', role);
+        ' fork_control, origin, name) ON convstore.streams TO %I', role);
     END IF;
     IF role = 'convstore_auditor' THEN
       EXECUTE 'GRANT SELECT ON convstore.contexts, convstore.streams TO convstore_auditor';

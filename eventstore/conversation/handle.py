@@ -15,7 +15,9 @@ from eventstore.log.appending import KnownStreams, Target
 from eventstore.log.batch import Batch
 from eventstore.log.connection import Caller
 from eventstore.log.events import ANY, AppendResult, Event, Expected, Json, RecordedEvent
-from eventstore.log.read import events, head
+from eventstore.log.fork import ForkPoint, fork
+from eventstore.log.read import events, family, head, lineage
+from eventstore.log.rows import Part, StreamInfo
 from eventstore.telemetry import Telemetry
 
 
@@ -123,10 +125,12 @@ class Conversation:
     ) -> Iterator[RecordedEvent]:
         """Yield recorded events from version ``first`` to ``last``, both inclusive; of some ``types`` only if given.
 
-        A stream that does not exist has none. Pages are fetched as the iterator gets there.
+        ``first`` below 0 counts from the head: ``events(-20)`` are the last 20. A branch has its parents' events up to
+        where it branches off, then its own. A stream that does not exist has none. Pages are fetched as the iterator
+        gets there.
         """
-        if type(first) is not int or not 1 <= first < 2**63:
-            raise InvalidItem("first", f"{describe(first)}; versions count from 1")
+        if type(first) is not int or first == 0 or not -(2**63) < first < 2**63:
+            raise InvalidItem("first", f"{describe(first)}; versions count from 1, from the head back from -1")
         if last is not None and (type(last) is not int or not 0 <= last < 2**63):
             raise InvalidItem("last", f"{describe(last)}; give a version, or None for the head")
         if isinstance(types, str):
@@ -134,3 +138,60 @@ class Conversation:
         for kind in types or ():
             names.check_name("event type", kind)
         return events(self._route.caller, self.tenant, self.name, first, last, types)
+
+    def fork(
+        self,
+        name: str,
+        *,
+        at: int | None = None,
+        after_items: int | None = None,
+        at_item: str | uuid.UUID | None = None,
+        tags: Mapping[str, str] | None = None,
+        key: str | None = None,
+        agent: str | None = None,
+        metadata: Mapping[str, Json] | None = None,
+    ) -> Conversation:
+        """Branch off: a new stream that shares this one's events up to a point, and goes on by itself.
+
+        Nothing is copied. The branch's own first event, ``stream.forked``, has the version after the fork point. The
+        same fork again (name, parent and point, or ``key``) returns the branch.
+
+        Args:
+            name: of the branch; not used in the tenant yet. It belongs to this stream's context.
+            at: the last version that it shares; 0 for none. Default: the head.
+            after_items: the same, counted in items as they were appended.
+            at_item: the same, by the id of an item or summary (its first occurrence) or of an event.
+            tags: of the branch.
+            key: any string; makes a retry with the default point safe.
+            agent: who forks.
+            metadata: a mapping kept with ``stream.forked``.
+
+        Raises:
+            StreamNotFound: there is no such stream to branch off.
+            StreamExists: the name is used, for something else than this branch.
+            ForkPointBeyondHead: it has no such version, or not so many items.
+            InvalidItem: no such item; or more than one way to say where.
+        """
+        route, point = self._route, ForkPoint(at, after_items, at_item)
+        fork(
+            route.caller,
+            route.known,
+            route.telemetry,
+            self.tenant,
+            self.name,
+            name,
+            point,
+            tags=tags,
+            key=key,
+            agent=agent,
+            metadata=metadata,
+        )
+        return Conversation(route, self.tenant, name, None, None)
+
+    def lineage(self) -> list[Part]:
+        """Return which streams own which versions of this one, the root's first; empty where it does not exist."""
+        return lineage(self._route.caller, self.tenant, self.name)
+
+    def family(self) -> list[StreamInfo]:
+        """Return the stream that this one descends from and every branch of that, parents before their branches."""
+        return family(self._route.caller, self.tenant, self.name)

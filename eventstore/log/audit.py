@@ -1,11 +1,15 @@
 """The check of a stream against its hashes and chain: pure, fed with rows as they are stored.
 
+A branch folds on from its parent's chain at the fork point, so its check starts from a ``Mark`` of the parent's.
+
 Every hash is made anew in Python from the stored bytes. The server's functions are not asked: who can change rows can
 change functions. Memory stays constant: the digests of one append.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -64,19 +68,62 @@ class StoredRow(NamedTuple):
     data: bytes
 
 
-class StreamCheck:
-    """The check of one stream, fed with its rows in order."""
+class AuditedStream(NamedTuple):
+    """A row of ``audit_streams``."""
 
-    def __init__(self, secret: bytes, origin: bytes) -> None:
+    context: str | None
+    stream: str
+    context_id: int
+    stream_id: int
+    secret: bytes | None
+    origin: bytes | None
+    created_at: datetime
+    own_name: str | None
+    parent_id: int | None
+    parent: str | None
+    fork_at: int | None
+    fork_control: int | None
+    forks: list[int] | None
+
+
+class Mark(NamedTuple):
+    """What a check knows at a version: all that a branch from there depends on."""
+
+    version: int = 0
+    chain: bytes | None = None
+    position: int = 0
+    recorded_at: datetime | None = None
+    control: int = 0
+
+
+class StreamCheck:
+    """The check of one stream, fed with its own rows in order.
+
+    ``fork`` is the parent's name and the version that it branches off at; ``start`` the parent's mark there. ``marks``
+    keeps those at the versions ``wanted``.
+    """
+
+    def __init__(
+        self,
+        secret: bytes,
+        origin: bytes,
+        fork: tuple[str | None, int] | None = None,
+        start: Mark = Mark(),  # noqa: B008 - it can't be changed
+        wanted: Iterable[int] = (),
+    ) -> None:
         self._secret = secret
         self._origin = origin
-        self._chain: bytes | None = None
+        self._fork = fork
+        self._chain = start.chain
         self._append: list[tuple[int, bytes]] = []  # (position, hash) since the last chain
-        self._position = 0
-        self._recorded_at: datetime | None = None
-        self._control = 0
+        self._position = start.position
+        self._recorded_at = start.recorded_at
+        self._control = start.control
         self._closed = False
-        self.version = 0
+        self._first = start.version + 1
+        self._wanted = frozenset(wanted)
+        self.marks: dict[int, Mark] = {}
+        self.version = start.version
 
     def row(self, row: StoredRow) -> str | None:
         """Check the next row; return what is wrong with it."""
@@ -96,6 +143,8 @@ class StreamCheck:
             return "its time is not that of its append"
         if self._closed:
             return "it comes after stream.closed"
+        if (row.type == "stream.forked") != (self._fork is not None and row.version == self._first):
+            return "a branch begins with stream.forked, and nothing else does"
         digest = hashing.event_hash(
             row.event_id,
             row.schema_version,
@@ -112,6 +161,10 @@ class StreamCheck:
         )
         if digest != row.hash or row.metadata == b"null":  # absent and a JSON null are the same in the hash
             return "its content does not have the hash that was recorded"
+        if row.type == "stream.forked":
+            told = json.loads(row.data)
+            if (told.get("owner", told["parent"]), told["at"]) != self._fork:
+                return f"it says that it branches off {told}, the stream's row says {self._fork}"
         self.version = row.version
         self._position = row.position
         self._recorded_at = row.recorded_at
@@ -125,7 +178,17 @@ class StreamCheck:
             self._append.clear()
             if self._chain != row.chain:
                 return "the chain does not fit: an event of this append or before it was changed, moved or replaced"
+        if row.version in self._wanted:
+            self.marks[row.version] = self.mark()
         return None
+
+    def mark(self) -> Mark:
+        """Tell what a branch from here starts with; inside of an append, the chain of its rows up to here."""
+        chain = self._chain
+        if self._append and self._recorded_at is not None:
+            first = self.version - len(self._append) + 1
+            chain = hashing.append_chain(chain, self._origin, first, self._recorded_at, self._append)
+        return Mark(self.version, chain, self._position, self._recorded_at, self._control)
 
     def end(self, row: StoredRow) -> str | None:
         """Check the stream's own row against what was read; return what is wrong."""

@@ -137,6 +137,8 @@ def build(
             if unique_key in unique:
                 raise InvalidEvent(f"[{index}].unique_key", f"{describe(unique_key)} stands twice in the batch")
             unique.add(unique_key)
+        if event.type == "stream.forked":
+            raise InvalidEvent(f"[{index}].type", "only fork() writes stream.forked")
         if event.type == "stream.closed" and index < n - 1:
             raise InvalidEvent(f"[{index}].type", "nothing is appended after stream.closed, also not in one batch")
         rows.append(

@@ -9,11 +9,13 @@ import orjson
 
 from eventstore.log.connection_async import AsyncCaller
 from eventstore.log.events import RecordedEvent
-from eventstore.log.rows import StreamInfo, StreamPage, recorded
+from eventstore.log.rows import Part, StreamInfo, StreamPage, kin, recorded
 
 PAGE: Final = 1000
 _HEAD: Final[LiteralString] = "SELECT convstore.stream_head($1, $2)"
 _EVENTS: Final[LiteralString] = "SELECT * FROM convstore.read_events($1, $2, $3, $4, $5, $6)"
+_LINEAGE: Final[LiteralString] = "SELECT * FROM convstore.stream_lineage($1, $2)"
+_FAMILY: Final[LiteralString] = "SELECT * FROM convstore.list_family($1, $2)"
 _STREAMS: Final[LiteralString] = "SELECT * FROM convstore.list_streams($1, $2, $3, $4, $5)"
 
 
@@ -32,9 +34,12 @@ async def events_async(
     last: int | None,
     types: Sequence[str] | None,
 ) -> AsyncIterator[RecordedEvent]:
-    """Yield the events of a stream from version ``first`` to ``last``, both inclusive, as they were recorded."""
+    """Yield the events of a stream from version ``first`` to ``last``, both inclusive, as they were recorded.
+
+    On a branch that is its parents' part too. ``first`` below 0 counts from the head.
+    """
     wanted = None if types is None else list(types)
-    while last is None or first <= last:
+    while last is None or first < 0 or first <= last:
         rows = await caller.call(
             _EVENTS,
             [tenant, stream, first, last, wanted, PAGE],
@@ -68,3 +73,15 @@ async def streams_async(
     )
     streams = [StreamInfo(*row) for row in rows]
     return StreamPage(streams, streams[-1].name if len(streams) == limit else None)
+
+
+async def lineage_async(caller: AsyncCaller, tenant: str, stream: str) -> list[Part]:
+    """Return which streams own which versions of a branch, the root's first; none where it does not exist."""
+    rows = await caller.call(_LINEAGE, [tenant, stream], tenant=tenant, action="read", role="convstore_reader")
+    return [Part(name, after + 1, upto) for name, after, upto in rows]
+
+
+async def family_async(caller: AsyncCaller, tenant: str, stream: str) -> list[StreamInfo]:
+    """Return the root that a stream descends from and all branches of it, parents before their branches."""
+    rows = await caller.call(_FAMILY, [tenant, stream], tenant=tenant, action="read", role="convstore_reader")
+    return kin([StreamInfo(*row) for row in rows], stream)

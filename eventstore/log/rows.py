@@ -13,7 +13,7 @@ from eventstore.log.events import RecordedEvent
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A stream of the directory."""
+    """A stream of the directory. ``parent`` owns the event at ``fork_at``; both are None where it is no branch."""
 
     name: str
     context: str
@@ -22,6 +22,16 @@ class StreamInfo:
     closed: bool
     created_at: datetime
     recorded_at: datetime
+    parent: str | None
+    fork_at: int | None
+
+
+class Part(NamedTuple):
+    """Versions ``first`` to ``last`` of a branch, and the stream that owns them."""
+
+    stream: str
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,21 @@ class StreamPage:
 
     streams: list[StreamInfo]
     after: str | None
+
+
+def kin(streams: Sequence[StreamInfo], name: str) -> list[StreamInfo]:
+    """Pick out of a context's streams those that descend from the same root as one of them, parents first."""
+    by_name = {stream.name: stream for stream in streams}
+    root = by_name.get(name)
+    while root is not None and root.parent is not None:
+        root = by_name.get(root.parent)
+    branches: dict[str | None, list[StreamInfo]] = {}
+    for stream in streams:
+        branches.setdefault(stream.parent, []).append(stream)
+    found = [] if root is None else [root]
+    for stream in found:  # grows meanwhile
+        found += sorted(branches.get(stream.name, ()), key=lambda branch: (branch.fork_at or 0, branch.created_at))
+    return found
 
 
 class Blocker(NamedTuple):

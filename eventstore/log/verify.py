@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, Final, LiteralString
 
 from eventstore.errors import StreamNotFound
 from eventstore.log import hashing
-from eventstore.log.audit import Bad, StoredRow, StreamCheck, VerifyReport
+from eventstore.log.audit import AuditedStream, Bad, Mark, StoredRow, StreamCheck, VerifyReport
 from eventstore.log.connection import Caller
 
 PAGE: Final = 1000
@@ -23,68 +24,140 @@ def verify(
     stream: str | None,
     progress: Callable[[str, int], None] | None,
 ) -> VerifyReport:
-    """Check one stream, or all of the tenant; stop at the first bad place.
+    """Check one stream with its ancestry, or all of the tenant; stop at the first bad place.
 
     ``progress`` is called with the stream's name and the number of events checked so far, after each page.
     """
-    checked = streams = 0
-    after: int | None = None
-    while True:
-        page = _rows(caller, tenant, _STREAMS, [tenant, stream, after, PAGE])
-        if stream is not None and not page:
-            raise StreamNotFound(stream, tenant)
-        for context, name, context_id, stream_id, secret, stored_origin, _ in page:
-            after = stream_id
-            streams += 1
-            origin = hashing.names_hash(tenant, context or "", name)
-            if secret is None or stored_origin is None:
-                return VerifyReport(
-                    checked,
-                    streams,
-                    Bad(name, 0, "the row of its context or stream is missing, or their secrets differ"),
-                )
-            if stored_origin != origin:
-                return VerifyReport(
-                    checked,
-                    streams,
-                    Bad(name, 0, "it goes by other names than when it was created"),
-                )
-            check = StreamCheck(secret, origin)
-            while True:
-                rows = [
-                    StoredRow(*row)
-                    for row in _rows(
-                        caller,
-                        tenant,
-                        _EVENTS,
-                        [tenant, context_id, stream_id, check.version or None, PAGE],
-                    )
-                ]
-                for row in rows:
-                    if row.version is None:
-                        break
-                    reason = check.row(row)
-                    if reason is not None:
-                        return VerifyReport(checked, streams, Bad(name, row.version, reason))
-                    checked += 1
-                if progress is not None:
-                    progress(name, checked)
-                if not rows or rows[-1].version is None or rows[-1].version == rows[-1].head:
-                    # Once more where the head was reached: a row beyond it would come now.
-                    if rows and rows[-1].version is not None:
-                        continue
-                    reason = check.end(rows[0]) if rows else "the stream is gone"
-                    if reason is not None:
-                        return VerifyReport(checked, streams, Bad(name, check.version, reason))
-                    break
-        if stream is not None or len(page) < PAGE:
-            break
-    if stream is None:
-        for _, stream_id, version, position in _rows(caller, tenant, _ORPHANS, [tenant]):
+    audit = _Audit(caller, tenant, progress)
+    bad = audit.all() if stream is None else audit.one(stream)
+    return VerifyReport(audit.checked, audit.streams, bad)
+
+
+class _Audit:
+    """One run of a verification. Its methods return the first bad place, None where there is none."""
+
+    def __init__(self, caller: Caller, tenant: str, progress: Callable[[str, int], None] | None) -> None:
+        self.checked = 0
+        self.streams = 0
+        self._caller = caller
+        self._tenant = tenant
+        self._progress = progress
+        # Where branches still to come start from, and how many start there.
+        self._marks: dict[tuple[int, int, int], Mark] = {}
+        self._open: Counter[tuple[int, int, int]] = Counter()
+
+    def all(self) -> Bad | None:
+        """Check every stream of the tenant, in order of id, so parents before their branches; each event once."""
+        after: int | None = None
+        while True:
+            page = self._page(None, after)
+            for found in page:
+                after = found.stream_id
+                start: Mark | Bad | None = self._take(found)
+                if start is None:  # it was forked after its parent was checked
+                    counts = self.checked, self.streams
+                    start = self._start_of(found)
+                    self.checked, self.streams = counts
+                if isinstance(start, Bad):
+                    return start
+                check = self._stream(found, start, None, found.forks or [])
+                if isinstance(check, Bad):
+                    return check
+                self._keep(found, check)
+            if len(page) < PAGE:
+                break
+        for _, stream_id, version, position in self._rows(_ORPHANS, [self._tenant]):
             reason = f"the event at position {position} belongs to no stream of the directory"
-            return VerifyReport(checked, streams, Bad(f"#{stream_id}", version, reason))
-    return VerifyReport(checked, streams, None)
+            return Bad(f"#{stream_id}", version, reason)
+        return None
 
+    def one(self, name: str) -> Bad | None:
+        """Check a stream, after those that it descends from up to where it branches off."""
+        page = self._page(name, None)
+        if not page:
+            raise StreamNotFound(name, self._tenant)
+        start = self._start_of(page[0])
+        check = start if isinstance(start, Bad) else self._stream(page[0], start, None, [])
+        return check if isinstance(check, Bad) else None
 
-def _rows(caller: Caller, tenant: str, query: LiteralString, params: list[Any]) -> list[tuple[Any, ...]]:
-    return caller.call(query, params, tenant=tenant, action="verify", role="convstore_auditor")
+    def _keep(self, found: AuditedStream, check: StreamCheck) -> None:
+        for at, count in Counter(found.forks or ()).items():
+            if at in check.marks:
+                place = (found.context_id, found.stream_id, at)
+                self._marks[place] = check.marks[at]
+                self._open[place] = count
+
+    def _take(self, branch: AuditedStream) -> Mark | None:
+        if branch.parent_id is None or branch.fork_at == 0:
+            return Mark()
+        place = (branch.context_id, branch.parent_id, branch.fork_at or 0)
+        mark = self._marks.get(place)
+        self._open[place] -= 1
+        if self._open[place] <= 0:
+            del self._open[place]
+            self._marks.pop(place, None)
+        return mark
+
+    def _start_of(self, branch: AuditedStream) -> Mark | Bad:
+        """Check what a branch descends from, and tell what it starts with."""
+        line = [branch]
+        while line[-1].parent_id is not None and line[-1].fork_at != 0:
+            child = line[-1]
+            page = [] if child.parent is None else self._page(child.parent, None)
+            if not page or child.fork_at is None or (page[0].fork_at or 0) >= child.fork_at:
+                return Bad(
+                    child.stream, 0, f"it branches off {child.parent} at {child.fork_at}, which that does not own"
+                )
+            line.append(page[0])
+        mark = Mark()
+        for child, parent in zip(line[-2::-1], line[:0:-1], strict=True):
+            check = self._stream(parent, mark, child.fork_at, [])
+            if isinstance(check, Bad):
+                return check
+            mark = check.mark()
+        return mark
+
+    def _stream(self, found: AuditedStream, start: Mark, upto: int | None, wanted: Sequence[int]) -> StreamCheck | Bad:
+        """Check a stream's own events: all, or those up to a version that another branches off at."""
+        name = found.stream
+        origin = hashing.names_hash(self._tenant, found.context or "", name)
+        if found.secret is None or found.origin is None:
+            return Bad(name, 0, "the row of its context or stream is missing, or their secrets differ")
+        if found.origin != origin or found.own_name != name:
+            return Bad(name, 0, "it goes by other names than when it was created")
+        fork = None if found.parent_id is None else (found.parent, found.fork_at or 0)
+        if fork is not None and (found.fork_control or 0) != start.control:
+            reason = (
+                f"its row says that version {found.fork_control} changed the transcript last; it was {start.control}"
+            )
+            return Bad(name, 0, f"{reason} where it branches off")
+        check = StreamCheck(found.secret, origin, fork, start, wanted)
+        self.streams += 1
+        while True:
+            after = check.version if check.version > start.version else None
+            params = [self._tenant, found.context_id, found.stream_id, after, PAGE]
+            rows = [StoredRow(*row) for row in self._rows(_EVENTS, params)]
+            for row in rows:
+                if row.version is None:
+                    break
+                wrong = check.row(row)
+                if wrong is not None:
+                    return Bad(name, row.version, wrong)
+                self.checked += 1
+                if row.version == upto:
+                    return check
+            if self._progress is not None:
+                self._progress(name, self.checked)
+            if (
+                not rows or rows[-1].version is None
+            ):  # asked once more where the head was reached: a row beyond it would come
+                wrong = check.end(rows[0]) if rows else "the stream is gone"
+                if wrong is None and upto is not None:
+                    wrong = f"the log ends here, but another stream branches off at {upto}"
+                return check if wrong is None else Bad(name, check.version, wrong)
+
+    def _page(self, stream: str | None, after: int | None) -> list[AuditedStream]:
+        return [AuditedStream(*row) for row in self._rows(_STREAMS, [self._tenant, stream, after, PAGE])]
+
+    def _rows(self, query: LiteralString, params: list[Any]) -> list[tuple[Any, ...]]:
+        return self._caller.call(query, params, tenant=self._tenant, action="verify", role="convstore_auditor")

@@ -55,6 +55,9 @@ BEGIN
     r := ('appended', p_context_id, p_stream_id, NULL, new_head, new_head, NULL, NULL, NULL);
   END IF;
   IF new_head IS NULL THEN
+    IF p_type = 'stream.forked' THEN
+      RAISE EXCEPTION 'stream.forked is written by fork_stream() only' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     place := advance(p_tenant, p_stream, p_context, p_tags, p_context_id, p_stream_id, p_origin, p_expected, 1,
       CASE WHEN p_type IN ('history.compacted', 'items.retracted', 'history.cleared') THEN 1 END, p_type = 'stream.closed',
       CASE WHEN p_may_repeat THEN ARRAY[p_event_id] END, ARRAY[p_type], ARRAY[p_format], ARRAY[p_data],
@@ -67,6 +70,8 @@ BEGIN
   END IF;
   IF r.outcome <> 'appended' THEN
     RETURN r;
+  ELSIF place.secret IS NULL THEN -- a branch leaves it with the context
+    place.secret := (SELECT c.secret FROM contexts c WHERE c.context_id = r.context_id);
   END IF;
   IF stamp(more) IS NULL THEN END IF;
   drawn := nextval('position');

@@ -27,7 +27,7 @@ SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_gen
 DECLARE
   more     boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
   n        integer := cardinality(p_event_ids);
-  marks    boolean := p_types && ARRAY['history.compacted', 'items.retracted', 'history.cleared', 'stream.closed'];
+  marks    boolean := p_types && ARRAY['history.compacted', 'items.retracted', 'history.cleared', 'stream.closed', 'stream.forked'];
   place    append_place;
   r        append_result;
   new_head bigint;
@@ -38,8 +38,8 @@ BEGIN
   END IF;
   IF coalesce(n, 0) = 0 OR (n, n, n, n) IS DISTINCT FROM
        (cardinality(p_types), cardinality(p_datas), cardinality(p_formats), cardinality(p_schema_versions))
-     OR 'stream.closed' = ANY (p_types[:n - 1]) THEN
-    RAISE EXCEPTION 'a batch needs equally many ids, types, formats and datas, at least one, and nothing after stream.closed'
+     OR 'stream.closed' = ANY (p_types[:n - 1]) OR 'stream.forked' = ANY (p_types) THEN
+    RAISE EXCEPTION 'a batch needs equally many ids, types, formats and datas, at least one, nothing after stream.closed, no fork'
       USING ERRCODE = 'invalid_parameter_value';
   END IF;
   IF p_stream_id IS NOT NULL AND NOT p_may_repeat AND p_unique_keys IS NULL AND NOT marks THEN -- as in append_event()
@@ -65,6 +65,8 @@ BEGIN
   r := place.result;
   IF r.outcome <> 'appended' THEN
     RETURN r;
+  ELSIF place.secret IS NULL THEN -- a branch leaves it with the context
+    place.secret := (SELECT c.secret FROM contexts c WHERE c.context_id = r.context_id);
   END IF;
   IF stamp(more) IS NULL THEN END IF;
   WITH given AS MATERIALIZED ( -- subscripts, because unnest() of twelve arrays sets up twelve tuple stores

@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION audit_events(
   metadata json, data json
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off AS $$
+SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
   tid integer := tenant_of(p_tenant);
@@ -25,7 +25,9 @@ BEGIN
            r.version, r.position, least(greatest(r.recorded_at, '0001-01-02'), '9999-12-30'), r.event_id,
            r.schema_version, r.format, r.hash, r.chain, r.type, r.subject, r.agent, r.call_id, r.task_id, r.run_id,
            r.unique_key, r.metadata, r.data
-      FROM directory d
+      FROM (SELECT x.context_id, x.stream_id, y.tenant_id FROM streams x
+              JOIN directory y ON y.tenant_id = tid AND y.name = x.name
+             WHERE x.context_id = p_context_id AND x.stream_id = p_stream_id) d
       LEFT JOIN contexts c ON c.context_id = d.context_id
       LEFT JOIN streams s ON s.context_id = d.context_id AND s.stream_id = d.stream_id
       LEFT JOIN LATERAL (
@@ -33,6 +35,5 @@ BEGIN
           FROM (SELECT * FROM events e
                  WHERE e.context_id = d.context_id AND e.stream_id = d.stream_id AND (p_after IS NULL OR e.version > p_after)
                  ORDER BY e.version LIMIT p_limit) e) r ON r.before = 0 OR r.before < 1048576
-     WHERE d.context_id = p_context_id AND d.stream_id = p_stream_id AND d.tenant_id = tid
      ORDER BY r.version;
 END $$;

@@ -13,8 +13,10 @@ BEGIN
     SELECT e.context_id, e.stream_id, e.version, e.position
       FROM events e
      WHERE (e.tenant_id = tid OR sees_all AND NOT EXISTS (SELECT FROM tenants t WHERE t.tenant_id = e.tenant_id))
-       AND NOT EXISTS (SELECT FROM directory d JOIN contexts c USING (context_id) JOIN streams s USING (context_id, stream_id)
-                        WHERE d.context_id = e.context_id AND d.stream_id = e.stream_id
+       AND NOT EXISTS (SELECT FROM streams s JOIN contexts c USING (context_id)
+                         JOIN directory d ON d.tenant_id = tid AND d.name = s.name
+                          AND (d.context_id, d.stream_id) = (s.context_id, s.stream_id)
+                        WHERE s.context_id = e.context_id AND s.stream_id = e.stream_id
                           AND d.tenant_id = tid AND c.tenant_id = tid AND s.tenant_id = tid)
      ORDER BY e.position LIMIT 10;
 END $$;

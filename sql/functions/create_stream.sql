@@ -25,7 +25,7 @@ BEGIN
   INSERT INTO directory (tenant_id, name, context_id, tags) VALUES (tid, p_stream, cid, coalesce(p_tags, '{}'))
     ON CONFLICT (tenant_id, name) DO NOTHING RETURNING stream_id INTO sid;
   IF sid IS NOT NULL THEN
-    INSERT INTO streams (context_id, stream_id, tenant_id, origin, secret)
-      VALUES (cid, sid, tid, names_hash(p_tenant, p_context, p_stream), key);
+    INSERT INTO streams (context_id, stream_id, tenant_id, origin, secret, name)
+      VALUES (cid, sid, tid, names_hash(p_tenant, p_context, p_stream), key, p_stream);
   END IF;
 END $$;

@@ -13,7 +13,8 @@ CREATE OR REPLACE FUNCTION read_feed(
   unique_key text, recorded_at timestamptz, hash bytea, incarnation uuid, held boolean
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER ROWS 100
-SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
   tid   integer;
@@ -62,7 +63,7 @@ BEGIN
     SELECT t.name, c.name, d.name, p.version, p.position, p.event_id, p.type, p.schema_version, p.format, p.data, p.metadata,
            p.subject, p.agent, p.call_id, p.task_id, p.run_id, p.unique_key, p.recorded_at, p.hash, life, false
       FROM page p
-      LEFT JOIN directory d ON d.context_id = p.context_id AND d.stream_id = p.stream_id -- an event without its name is still one
+      LEFT JOIN streams d ON d.context_id = p.context_id AND d.stream_id = p.stream_id -- an event without its name is still one
       LEFT JOIN contexts c ON c.context_id = p.context_id
       LEFT JOIN tenants t ON t.tenant_id = p.tenant_id
     UNION ALL -- in the same snapshot: where the page was not cut short, past all that it passed over

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION stream_head(
   p_stream text
 ) RETURNS bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, convstore, pg_temp SET enable_seqscan = off AS $$
+SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
   tid integer := tenant_of(p_tenant); -- asked first: a plan that finds no row would not ask
 BEGIN

@@ -141,7 +141,7 @@ def test_numeric_ids_of_another_tenant_append_nothing(
 ) -> None:
     """Who knows or guesses another tenant's ids, and the digest of its names, gets no further with them."""
     stolen = db.execute(
-        "SELECT context_id, stream_id, origin FROM streams JOIN tenants USING (tenant_id) WHERE name = 'rival'"
+        "SELECT context_id, stream_id, origin FROM streams JOIN tenants t USING (tenant_id) WHERE t.name = 'rival'"
     ).fetchone()
     assert stolen is not None
     one = "SELECT outcome FROM convstore.append_event(%s, 'a', NULL, NULL, %s, %s, %s, NULL, %s, %s, 1::int2, 1::int2,"

@@ -1,0 +1,27 @@
+-- A stream's chain as of one of its own versions: what the last append up to there left, or, inside of an append, the
+-- fold of that append's rows up to there. A branch folds on from it.
+CREATE OR REPLACE FUNCTION chain_at(
+  p_context_id bigint,
+  p_stream_id  bigint,   -- the stream that owns the version
+  p_origin     bytea,    -- its
+  p_version    bigint    -- 0: before the first event
+) RETURNS bytea
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  e        record;
+  previous record;
+BEGIN
+  SELECT chain, recorded_at INTO e FROM events
+   WHERE context_id = p_context_id AND stream_id = p_stream_id AND version = p_version;
+  IF NOT FOUND OR e.chain IS NOT NULL THEN
+    RETURN e.chain;
+  END IF;
+  SELECT version, chain INTO previous FROM events
+   WHERE (context_id, stream_id, version) < (p_context_id, p_stream_id, p_version)
+     AND (context_id, stream_id, version) >= (p_context_id, p_stream_id, 1::bigint) AND chain IS NOT NULL
+   ORDER BY context_id DESC, stream_id DESC, version DESC LIMIT 1;
+  RETURN append_chain(previous.chain, p_origin, coalesce(previous.version, 0) + 1, e.recorded_at,
+    (SELECT string_agg(int8send(position) || hash, '' ORDER BY version) FROM events
+      WHERE context_id = p_context_id AND stream_id = p_stream_id
+        AND version BETWEEN coalesce(previous.version, 0) + 1 AND p_version));
+END $$;
