@@ -148,6 +148,7 @@ class Conversation:
         at_item: str | uuid.UUID | None = None,
         tags: Mapping[str, str] | None = None,
         key: str | None = None,
+        event_id: uuid.UUID | str | None = None,
         agent: str | None = None,
         metadata: Mapping[str, Json] | None = None,
     ) -> Conversation:
@@ -163,6 +164,7 @@ class Conversation:
             at_item: the same, by the id of an item or summary (its first occurrence) or of an event.
             tags: of the branch.
             key: any string; makes a retry with the default point safe.
+            event_id: of ``stream.forked``, instead of one derived from ``key``.
             agent: who forks.
             metadata: a mapping kept with ``stream.forked``.
 
@@ -183,6 +185,7 @@ class Conversation:
             point,
             tags=tags,
             key=key,
+            event_id=event_id,
             agent=agent,
             metadata=metadata,
         )

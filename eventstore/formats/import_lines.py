@@ -1,9 +1,9 @@
 """Import lines: one JSON object a line, each a conversation with the events to append.
 
-A line has ``conversation``, perhaps ``context`` and ``tags``, and exactly one of ``items``
-(Responses items), ``messages`` (chat messages), ``steps`` (what agents did, handoffs included) and
-``events`` (what an export prints). Everything made here follows from the line alone, so the same
-line read again gives the same events. Other keys are ignored and named, but for a slip of the pen.
+A line has ``conversation``, perhaps ``context`` and ``tags``, and exactly one of ``items`` (Responses items),
+``messages`` (chat messages), ``steps`` (what agents did, handoffs included) and ``events`` (what an export prints; a
+branch has ``fork`` beside them). Everything made here follows from the line alone, so the same line read again gives
+the same events. Other keys are ignored and named, but for a slip of the pen.
 """
 
 from __future__ import annotations
@@ -24,13 +24,22 @@ from eventstore.log.names import check_event_id, check_name
 
 _Object: TypeAlias = dict[str, Any]
 
-_ABOUT_KEYS: Final = ("conversation", "context", "tags")
+_ABOUT_KEYS: Final = ("conversation", "context", "tags", "fork")
 _NEAR: Final = 0.75
 _NO_SLIPS: Final = frozenset({"content"})  # near "context", but a word of its own
 _TEXT_KEYS: Final = ("subject", "agent", "call_id", "task_id", "run_id", "unique_key")
 _EVENT_KEYS: Final = ("type", "schema_version", "data", "metadata", "event_id", *_TEXT_KEYS)
 # Where an event once was: exported to be read, not to be written again.
 _READ_ONLY: Final = frozenset({"version", "position", "recorded_at", "hash", "tenant", "context", "stream"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Where a branch goes on from; ``first`` is its stream.forked as it was exported, None where that is left out."""
+
+    parent: str
+    at: int
+    first: Event | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class Conversation:
     tags: dict[str, str]
     events: list[Event]
     ignored: tuple[str, ...] = ()
+    fork: Fork | None = None
 
 
 def parse(record: Json) -> Conversation:
@@ -66,7 +76,15 @@ def parse(record: Json) -> Conversation:
     if not isinstance(record[form], list):
         raise InvalidItem(form, f"{show(record[form])} should be a list")
     events = _FORMS[form](record, conversation, context or conversation)
-    return Conversation(conversation, context, tags, events, ignored)
+    fork = _fork(record.get("fork"))
+    if events and events[0].type == "stream.forked":
+        if fork is None:
+            raise InvalidItem("fork", "missing; a line whose events begin with stream.forked needs parent and at")
+        fork = Fork(fork.parent, fork.at, events.pop(0))
+    for index, event in enumerate(events):
+        if event.type == "stream.forked":
+            raise InvalidItem(f"{form}[{index}].type", "stream.forked is a branch's first event, and there only once")
+    return Conversation(conversation, context, tags, events, ignored, fork)
 
 
 def _ignored(record: _Object) -> tuple[str, ...]:
@@ -102,6 +120,16 @@ def _tags(tags: Json) -> dict[str, str]:
         if not isinstance(value, str):
             raise InvalidItem(f"tags.{key}", f"{show(value)} should be text")
     return tags
+
+
+def _fork(fork: Json) -> Fork | None:
+    if fork is None:
+        return None
+    if not isinstance(fork, dict) or set(fork) != {"parent", "at"}:
+        raise InvalidItem("fork", f'{show(fork)} should be {{"parent": name, "at": version}}')
+    if type(fork["at"]) is not int or fork["at"] < 0:
+        raise InvalidItem("fork.at", f"{show(fork['at'])} should be a version, 0 or more")
+    return Fork(check_name("fork.parent", fork["parent"]), fork["at"], None)
 
 
 def _item(item: Json) -> Event:

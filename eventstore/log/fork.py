@@ -66,9 +66,9 @@ def fork(
     *,
     tags: Mapping[str, str] | None,
     key: str | None,
+    event_id: uuid.UUID | str | None,
     agent: str | None,
     metadata: Mapping[str, Json] | None,
-    event_id: uuid.UUID | None = None,
 ) -> AppendResult:
     """Fork ``parent`` as ``name``, in one durable round trip; the result is that of the branch's first event.
 
@@ -76,11 +76,12 @@ def fork(
     """
     names.check_name("stream", name)
     checked = None if tags is None else orjson.dumps(names.check_tags(tags)).decode()
-    if event_id is None:
-        if key is not None:
-            event_id = names.derived_ids(tenant, name, names.check_key(key), 1)[0]
-        else:
-            event_id = names.fresh_ids(1)[0]
+    if key is not None:
+        names.check_key(key)
+    if event_id is not None:
+        first = names.check_event_id(event_id, "event_id")
+    else:
+        first = names.fresh_ids(1)[0] if key is None else names.derived_ids(tenant, name, key, 1)[0]
     item = point.at_item
     about = None if metadata is None else codec.encode_metadata(metadata, "metadata")
     rows = caller.call(
@@ -94,7 +95,7 @@ def fork(
             point.after_items,
             None if item is None else names.storable("at_item", str(item)),
             _event_id(item),
-            event_id,
+            first,
             names.storable("agent", agent),
             None if about is None else binary.JsonBytes(about),
         ],
@@ -108,7 +109,7 @@ def fork(
             known.learn(tenant, name, Known(context_id, stream_id, context, hashing.names_hash(tenant, context, name)))
         if outcome == "appended":
             telemetry.forks.inc()
-        return AppendResult(name, version, version, position, outcome == "repeated", (event_id,))
+        return AppendResult(name, version, version, position, outcome == "repeated", (first,))
     if outcome == "no_parent":
         raise StreamNotFound(parent, tenant)
     if outcome == "beyond_head":
@@ -117,7 +118,7 @@ def fork(
         raise InvalidItem("at_item", f"{describe(str(item))}: no item or event of stream {parent!r} has this id")
     there = "it is no branch" if detail is None else f"it branches off {detail!r} at version {version - 1}"
     if outcome == "idempotency_conflict":
-        what = f"id {event_id}" if key is None else f"key {key!r}"
+        what = f"id {first}" if key is None else f"key {key!r}"
         raise IdempotencyConflict(what, f"stream {name!r}, {there}", f"a fork of {parent!r} at {point}")
     raise StreamExists(name, there)
 

@@ -268,7 +268,8 @@ def test_two_streams_that_swapped_their_names_are_found(filled: EventStore, db: 
     for name in "st":
         digest = hashing.names_hash("default", "c", name)
         db.execute(
-            "UPDATE streams SET origin = %s, name = %s WHERE stream_id = (SELECT stream_id FROM directory WHERE name = %s)",
+            "UPDATE streams SET origin = %s, name = %s"
+            " WHERE stream_id = (SELECT stream_id FROM directory WHERE name = %s)",
             [digest, name, name],
         )
     assert_bad(filled.verify("t"), "t", 1, CHAIN)

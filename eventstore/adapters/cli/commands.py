@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from eventstore.adapters.cli import auditing, demo, importing, reading, server
+from eventstore.adapters.cli import auditing, branching, demo, importing, reading, server
 from eventstore.adapters.cli.exits import Commands
 
 
@@ -21,7 +21,9 @@ for command in (
     demo.demo,
     importing.import_files,
     reading.ls,
+    branching.tree,
     reading.replay,
+    branching.diff,
     reading.export,
     auditing.verify,
     server.up,

@@ -20,18 +20,31 @@ from eventstore.adapters.cli.options import Options, options
 from eventstore.errors import (
     ContextMismatch,
     ConvstoreError,
+    ForkPointBeyondHead,
     IdempotencyConflict,
     InvalidItem,
     InvalidName,
     StreamClosed,
+    StreamExists,
+    StreamNotFound,
     UniqueKeyConflict,
 )
+from eventstore.formats.import_lines import Fork
 from eventstore.log import codec
 from eventstore.log.batch import MAX_BATCH_BYTES, MAX_EVENTS
 from eventstore.log.events import ITEM, Event
 from eventstore.store import Scope
 
-_FAULTS_OF_A_LINE: Final = (ContextMismatch, InvalidItem, InvalidName, StreamClosed, UniqueKeyConflict)
+_FAULTS_OF_A_LINE: Final = (
+    ContextMismatch,
+    ForkPointBeyondHead,
+    InvalidItem,
+    InvalidName,
+    StreamClosed,
+    StreamExists,
+    StreamNotFound,
+    UniqueKeyConflict,
+)
 _NAMED: Final = 20
 _INDEX: Final = re.compile(r"^\[(\d+)\]")
 
@@ -116,13 +129,16 @@ def run(store: EventStore, files: Files, tally: Tally) -> Read | None:
 def add(store: EventStore, read: Read, tally: Tally) -> None:
     """Append one conversation, in one transaction where it needs more than one append; an empty one leaves no trace."""
     parts = split(read)
-    if not parts:
+    fork = read.conversation.fork
+    if not parts and fork is None:
         return
-    if len(parts) == 1:
+    if len(parts) == 1 and fork is None:
         counts = [_append(store, read, 1, 0, parts[0])]
     else:
         counts, offset = [], 0
         with store.transaction() as transaction:
+            if fork is not None:
+                counts.append(_fork(transaction, read, fork))
             for number, part in enumerate(parts, 1):
                 counts.append(_append(transaction, read, number, offset, part))
                 offset += len(part)
@@ -156,6 +172,26 @@ def _path(form: str, index: int, item: int) -> str:
     if form == "steps":
         return f"steps[{item}].item"
     return f"items[{index}]" if form == "items" else f"messages, as item {index}"
+
+
+def _fork(to: Scope, read: Read, fork: Fork) -> tuple[int, int]:
+    """Make the branch that a line goes on with, and count its first event."""
+    given, first = read.conversation, fork.first
+    chat = to.conversation(given.conversation)
+    before = chat.head()
+    try:
+        to.conversation(fork.parent).fork(
+            given.conversation,
+            at=fork.at,
+            tags=given.tags or None,
+            key="import/fork",
+            event_id=None if first is None else first.event_id,
+            agent=None if first is None else first.agent,
+            metadata=None if first is None else first.metadata,
+        )
+    except (IdempotencyConflict, *_FAULTS_OF_A_LINE) as e:
+        raise BadLine(read.place, f"fork: {e}") from e
+    return (0, 1) if before else (1, 0)
 
 
 def _append(to: Scope, read: Read, number: int, offset: int, part: Sequence[Event]) -> tuple[int, int]:

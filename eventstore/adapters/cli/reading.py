@@ -17,7 +17,7 @@ from eventstore.adapters.cli import output
 from eventstore.adapters.cli.options import Options, options
 from eventstore.adapters.cli.rendering import fields, readable
 from eventstore.errors import ConvstoreError, StreamNotFound
-from eventstore.log.events import RecordedEvent
+from eventstore.log.events import Json, RecordedEvent
 from eventstore.log.rows import StreamInfo
 
 PAGE: Final = 1000
@@ -73,7 +73,7 @@ def _tags(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) ->
 def ls(to: Options, context: str | None, tags: dict[str, str], limit: int | None) -> None:
     """List conversations by name.
 
-    With context, tags, number of events and last activity.
+    With context, tags, number of events, last activity and, of a branch, where it branches off.
     """
     with to.open() as store:
         found: Iterator[StreamInfo] = islice(directory(store, context, tags or None), limit)
@@ -95,6 +95,8 @@ def ls(to: Options, context: str | None, tags: dict[str, str], limit: int | None
                         "closed": stream.closed,
                         "created_at": stream.created_at.isoformat(),
                         "last_activity": stream.recorded_at.isoformat(),
+                        "parent": stream.parent,
+                        "fork_at": stream.fork_at,
                     }
                 )
         elif output.on_terminal():
@@ -110,12 +112,13 @@ def ls(to: Options, context: str | None, tags: dict[str, str], limit: int | None
 def _cells(stream: StreamInfo) -> list[str]:
     tags = " ".join(f"{output.line(key)}={output.line(value)}" for key, value in stream.tags.items())
     time = output.utc(stream.recorded_at)
-    return [output.line(stream.name), output.line(stream.context), tags, f"{stream.head}", time]
+    parent = "" if stream.parent is None else f"{output.line(stream.parent)}@{stream.fork_at}"
+    return [output.line(stream.name), output.line(stream.context), tags, f"{stream.head}", time, parent]
 
 
 def _print_table(page: Sequence[StreamInfo], *, heads: bool) -> None:
     table = Table(box=None, show_header=heads, pad_edge=False)
-    for head in ("name", "context", "tags", "events", "last activity"):
+    for head in ("name", "context", "tags", "events", "last activity", "branch of"):
         narrow = head in ("events", "last activity")
         table.add_column(head, overflow="fold", no_wrap=narrow, justify="right" if head == "events" else "left")
     for stream in page:
@@ -187,36 +190,52 @@ def show(events: Iterator[RecordedEvent], *, lines: int | None) -> None:
 def export(to: Options, stream: str | None, context: str | None) -> None:
     """Print conversations for import to read.
 
-    One JSON line each, with all there is of each event.
+    One JSON line each, with all there is of each event. A branch comes after the streams that it descends from.
     """
     if (stream is None) == (context is None):
         raise click.UsageError("give a STREAM or --context, one of them")
     with to.open() as store:
         if stream is not None:
-            _export(store, _of_name(store, stream))
+            family = {each.name: each for each in store.conversation(stream).family()}
+            found = family.get(stream)
+            if found is None:
+                raise StreamNotFound(stream, store.tenant)
+            line = [found]
+            while line[-1].parent is not None:
+                line.append(family[line[-1].parent])
+            for each in reversed(line):
+                _export(store, each)
             return
-        found = None
-        for found in directory(store, context):
-            _export(store, found)
-        if found is None:
+        streams = list(directory(store, context))
+        if not streams:
             raise ContextNotFound(context or "", store.tenant)
+        for each in parents_first(streams):
+            _export(store, each)
 
 
-def _of_name(store: EventStore, name: str) -> StreamInfo:
-    first = next(store.conversation(name).events(1, 1), None)
-    if first is not None:
-        for stream in directory(store, first.context):
-            if stream.name == name:
-                return stream
-    raise StreamNotFound(name, store.tenant)
+def parents_first(streams: Sequence[StreamInfo]) -> Iterator[StreamInfo]:
+    """Yield a context's streams in the order given, but no branch before its parent."""
+    by_name = {stream.name: stream for stream in streams}
+    done: set[str] = set()
+    for stream in streams:
+        line: list[StreamInfo] = []
+        at: StreamInfo | None = stream
+        while at is not None and at.name not in done:
+            line.append(at)
+            at = by_name.get(at.parent) if at.parent is not None else None
+        for each in reversed(line):
+            done.add(each.name)
+            yield each
 
 
 def _export(store: EventStore, stream: StreamInfo) -> None:
     """Write one line, an event at a time."""
     write = sys.stdout.write
-    head = {"conversation": stream.name, "context": stream.context, "tags": stream.tags}
+    head: dict[str, Json] = {"conversation": stream.name, "context": stream.context, "tags": stream.tags}
+    if stream.parent is not None:
+        head["fork"] = {"parent": stream.parent, "at": stream.fork_at}
     write(output.dump(head)[:-1] + ',"events":[')
-    for index, event in enumerate(store.conversation(stream.name).events(1, stream.head)):
+    for index, event in enumerate(store.conversation(stream.name).events((stream.fork_at or 0) + 1, stream.head)):
         shown = {key: value for key, value in fields(event).items() if key not in _ONCE_A_LINE}
         write(("," if index else "") + output.dump(shown))
     write("]}\n")
