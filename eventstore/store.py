@@ -13,7 +13,8 @@ import psycopg
 from prometheus_client import CollectorRegistry
 from psycopg import errors
 
-from eventstore.conversation.handle import Conversation, Route
+from eventstore.conversation.handle import Conversation
+from eventstore.conversation.stream import Route
 from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, describe
 from eventstore.log import cursors, faults, names, sql_files
 from eventstore.log.appending import KnownStreams

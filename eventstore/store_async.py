@@ -12,7 +12,8 @@ import psycopg
 from prometheus_client import CollectorRegistry
 from psycopg import errors
 
-from eventstore.conversation.handle_async import AsyncConversation, AsyncRoute
+from eventstore.conversation.handle_async import AsyncConversation
+from eventstore.conversation.stream_async import AsyncRoute
 from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, describe
 from eventstore.log import cursors, faults, names, sql_files
 from eventstore.log.appending import KnownStreams

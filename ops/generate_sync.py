@@ -29,6 +29,7 @@ NAMES = {
     "AsyncRetrying": "Retrying",
     "AsyncRoute": "Route",
     "AsyncScope": "Scope",
+    "AsyncStream": "Stream",
     "_AsyncAudit": "_Audit",
     "AbstractAsyncContextManager": "AbstractContextManager",
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, LiteralString
 
@@ -15,6 +16,7 @@ from eventstore.log.rows import Part, StreamInfo, StreamPage, kin, recorded
 PAGE: Final = 1000
 _HEAD: Final[LiteralString] = "SELECT convstore.stream_head($1, $2)"
 _EVENTS: Final[LiteralString] = "SELECT * FROM convstore.read_events($1, $2, $3, $4, $5, $6)"
+_FIND: Final[LiteralString] = "SELECT * FROM convstore.find_event($1, $2, $3, $4, $5)"
 _LINEAGE: Final[LiteralString] = "SELECT * FROM convstore.stream_lineage($1, $2)"
 _FAMILY: Final[LiteralString] = "SELECT * FROM convstore.list_family($1, $2)"
 _STREAMS: Final[LiteralString] = "SELECT * FROM convstore.list_streams($1, $2, $3, $4, $5)"
@@ -53,6 +55,22 @@ def events(
         if not rows or len(rows) == rows[0][-1] < PAGE:
             return
         first = rows[-1][2] + 1
+
+
+def find(
+    caller: Caller,
+    tenant: str,
+    stream: str,
+    *,
+    event_id: uuid.UUID | None = None,
+    about: tuple[str, str] | None = None,
+) -> RecordedEvent | None:
+    """Return the stream's own event of an id, or the last of a (type, subject), on a branch its parents' too."""
+    kind, subject = (None, None) if about is None else about
+    rows = caller.call(
+        _FIND, [tenant, stream, event_id, kind, subject], tenant=tenant, action="read", role="convstore_reader"
+    )
+    return recorded(tenant, rows[0]) if rows else None
 
 
 def streams(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final, LiteralString
 
@@ -14,6 +15,7 @@ from eventstore.log.rows import Part, StreamInfo, StreamPage, kin, recorded
 PAGE: Final = 1000
 _HEAD: Final[LiteralString] = "SELECT convstore.stream_head($1, $2)"
 _EVENTS: Final[LiteralString] = "SELECT * FROM convstore.read_events($1, $2, $3, $4, $5, $6)"
+_FIND: Final[LiteralString] = "SELECT * FROM convstore.find_event($1, $2, $3, $4, $5)"
 _LINEAGE: Final[LiteralString] = "SELECT * FROM convstore.stream_lineage($1, $2)"
 _FAMILY: Final[LiteralString] = "SELECT * FROM convstore.list_family($1, $2)"
 _STREAMS: Final[LiteralString] = "SELECT * FROM convstore.list_streams($1, $2, $3, $4, $5)"
@@ -52,6 +54,22 @@ async def events_async(
         if not rows or len(rows) == rows[0][-1] < PAGE:
             return
         first = rows[-1][2] + 1
+
+
+async def find_async(
+    caller: AsyncCaller,
+    tenant: str,
+    stream: str,
+    *,
+    event_id: uuid.UUID | None = None,
+    about: tuple[str, str] | None = None,
+) -> RecordedEvent | None:
+    """Return the stream's own event of an id, or the last of a (type, subject), on a branch its parents' too."""
+    kind, subject = (None, None) if about is None else about
+    rows = await caller.call(
+        _FIND, [tenant, stream, event_id, kind, subject], tenant=tenant, action="read", role="convstore_reader"
+    )
+    return recorded(tenant, rows[0]) if rows else None
 
 
 async def streams_async(

@@ -1,0 +1,140 @@
+# Generated from ranges_async.py by ops/generate_sync.py: edit that one.
+"""Reading what a transcript is made of, and appending what changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, LiteralString, NamedTuple
+
+from eventstore.log import binary, catalogue, codec
+from eventstore.log.appending import many
+from eventstore.log.batch import Batch
+from eventstore.log.connection import Caller, Row
+from eventstore.log.events import Json
+
+_TRANSCRIPT: Final[LiteralString] = "SELECT * FROM convstore.read_transcript($1, $2, $3, $4, $5, $6)"
+_RANGES: Final[LiteralString] = "SELECT * FROM convstore.read_ranges($1, $2, $3, $4, $5, $6)"
+_CONTROL: Final[LiteralString] = """SELECT * FROM convstore.append_control(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"""
+
+
+class Item(NamedTuple):
+    """An item or a summary, by its version."""
+
+    version: int
+    value: Json
+
+
+class ControlEvent(NamedTuple):
+    """An event that changes a transcript."""
+
+    version: int
+    type: str
+    data: Json
+
+
+@dataclass(slots=True)
+class Material:
+    """What a transcript is made of as of ``version``: of the control events those since the checkpoint.
+
+    ``items`` are those after the last control event, in order, at most as many as were asked for.
+    """
+
+    context: str
+    version: int
+    head: int
+    checkpoint: tuple[int, Json] | None = None
+    control: list[ControlEvent] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+
+
+def material(
+    caller: Caller,
+    tenant: str,
+    stream: str,
+    at: int | datetime | None,
+    *,
+    known: int | None,
+    limit: int | None,
+) -> Material | None:
+    """Read what the transcript as of a version or a moment is made of; None where the stream does not exist.
+
+    Where the ranges as of control event ``known`` are at hand, only those after it are read, or none if it is the last.
+    """
+    moment = at if isinstance(at, datetime) else None
+    version = None if isinstance(at, datetime) else at
+    rows = caller.call(
+        _TRANSCRIPT,
+        [tenant, stream, version, moment, known, limit],
+        tenant=tenant,
+        action="read",
+        role="convstore_reader",
+    )
+    if not rows:
+        return None
+    found = Material(rows[0][3], rows[0][1], rows[0][2])
+    for kind, number, _, name, schema_version, form, data in rows[1:]:
+        if kind == 3:
+            found.items.append(Item(number, codec.decode(form, data)))
+        elif kind == 2:
+            value = catalogue.upcast(name, schema_version, codec.decode(form, data))
+            found.control.append(ControlEvent(number, name, value))
+        else:
+            found.checkpoint = (number, codec.decode(codec.STDLIB, data))
+    found.items.reverse()
+    return found
+
+
+def ranges(
+    caller: Caller,
+    tenant: str,
+    stream: str,
+    ranges: Sequence[tuple[int, int, str]],
+    limit: int | None,
+) -> list[Item]:
+    """Read the items or summaries of (first, last, event type) ranges, in that order; at most the last ``limit``."""
+    backwards = ranges[::-1]
+    rows = caller.call(
+        _RANGES,
+        [
+            tenant,
+            stream,
+            [first for first, _, _ in backwards],
+            [last for _, last, _ in backwards],
+            binary.texts([kind for _, _, kind in backwards]),
+            limit,
+        ],
+        tenant=tenant,
+        action="read",
+        role="convstore_reader",
+    )
+    return [Item(version, codec.decode(form, data)) for version, _, _, form, data in reversed(rows)]
+
+
+def append_control(
+    caller: Caller,
+    tenant: str,
+    stream: str,
+    batch: Batch,
+    expected: int | None,
+    control: int,
+    ranges: Json | None,
+) -> Row:
+    """Append events that were decided on as of control event ``control``; return the server's answer.
+
+    ``ranges`` are those as of that event, to be kept as a checkpoint.
+    """
+    kept = None if ranges is None else binary.JsonBytes(codec.encode(ranges, "ranges")[1])
+    where: list[Any] = [control, kept, tenant, stream, expected]
+    columns = many(batch)
+    rows = caller.call(
+        _CONTROL,
+        [*where, batch.may_repeat, *columns],
+        again=[*where, True, *columns],
+        tenant=tenant,
+        action="append events",
+        role="convstore_writer",
+    )
+    return rows[0]
