@@ -34,19 +34,19 @@ _CALL_TYPES: Final = {kind: word for word, (kind, _) in _CALLS.items()}
 _OUTPUT_TYPES: Final = ("function_call_output", "custom_tool_call_output")
 
 
-def items_from_messages(messages: Json) -> list[Json]:
+def items_from_messages(messages: Json, place: str = "messages") -> list[Json]:
     """Give the Responses items of a list of chat messages.
 
     Raises:
-        InvalidItem: not chat messages; the path is like ``messages[3].role``.
+        InvalidItem: not chat messages; the path is like ``messages[3].role``, beginning with ``place``.
     """
     if not isinstance(messages, list):
-        raise InvalidItem("messages", f"{show(messages)} should be a list")
+        raise InvalidItem(place, f"{show(messages)} should be a list")
     items: list[Json] = []
     calls = _CallsSoFar()
     after_assistant = False
     for index, message in enumerate(messages):
-        path = f"messages[{index}]"
+        path = f"{place}[{index}]"
         role = _role(path, message)
         if role == "assistant":
             made = _assistant_items(path, index, message, calls)
@@ -95,6 +95,16 @@ def messages_from_items(items: Json) -> list[Json]:
     if turn:
         messages.append(turn.message())
     return messages
+
+
+def for_model(item: Json) -> Json:
+    """Give the item without its note ``chat``, as a model's API takes it; any other value is given back itself.
+
+    A key ``chat`` that was not made here stays.
+    """
+    if not isinstance(item, dict) or not _is_note(item.get("chat")):
+        return item
+    return {key: value for key, value in item.items() if key != "chat"}
 
 
 # --- messages to items ---------------------------------------------------------------------------
@@ -250,6 +260,13 @@ class _Turn:
 def _kept(item: _Object) -> _Object:
     kept = item.get("chat")
     return kept if isinstance(kept, dict) else {}
+
+
+def _is_note(kept: Json) -> bool:
+    """Say whether a value could be what ``_keep`` writes."""
+    if not isinstance(kept, dict) or not kept or not kept.keys() <= {"message", "call"}:
+        return False
+    return all(isinstance(note, dict) and note.keys() <= {"keys", "values", "legacy"} for note in kept.values())
 
 
 def _message(item: _Object) -> _Object:

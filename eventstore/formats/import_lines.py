@@ -9,12 +9,12 @@ the same events. Other keys are ignored and named, but for a slip of the pen.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from eventstore.errors import InvalidEvent, InvalidItem
 from eventstore.errors import describe as show
+from eventstore.formats.agents_sdk import expand
 from eventstore.formats.chat import items_from_messages
 from eventstore.formats.steps import events_of_steps
 from eventstore.log import catalogue
@@ -25,6 +25,8 @@ from eventstore.log.names import check_event_id, check_name
 _Object: TypeAlias = dict[str, Any]
 
 _ABOUT_KEYS: Final = ("conversation", "context", "tags", "fork")
+_FORMS: Final = ("items", "messages", "steps", "events")
+FORMATS: Final = ("responses", "chat", "nested")
 _NEAR: Final = 0.75
 _NO_SLIPS: Final = frozenset({"content"})  # near "context", but a word of its own
 _TEXT_KEYS: Final = ("subject", "agent", "call_id", "task_id", "run_id", "unique_key")
@@ -44,18 +46,22 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation to import; ``context`` is None where the line names none, ``ignored`` the keys not read."""
+    """A conversation to import; ``context`` is None where the line names none, ``ignored`` the keys not read.
+
+    ``one_to_one`` says that each entry of the list became one item, in order.
+    """
 
     conversation: str
     context: str | None
     tags: dict[str, str]
     events: list[Event]
     ignored: tuple[str, ...] = ()
+    one_to_one: bool = True
     fork: Fork | None = None
 
 
-def parse(record: Json) -> Conversation:
-    """Read one line, already decoded.
+def parse(record: Json, format: str | None = None) -> Conversation:  # noqa: A002 - the name of the option
+    """Read one line, already decoded; ``format`` is one of ``FORMATS``, or None where the key says it.
 
     Raises:
         InvalidName: what should be a name, or an event's id, can't be one.
@@ -75,7 +81,14 @@ def parse(record: Json) -> Conversation:
     form = _form(record)
     if not isinstance(record[form], list):
         raise InvalidItem(form, f"{show(record[form])} should be a list")
-    events = _FORMS[form](record, conversation, context or conversation)
+    one_to_one = True
+    if form == "steps":
+        events = events_of_steps(record, conversation, context or conversation)
+    elif form == "events":
+        events = [_event(f"events[{index}]", each) for index, each in enumerate(record["events"])]
+    else:
+        items, one_to_one = _items(form, record[form], format)
+        events = [_item(item) for item in items]
     fork = _fork(record.get("fork"))
     if events and events[0].type == "stream.forked":
         if fork is None:
@@ -84,7 +97,7 @@ def parse(record: Json) -> Conversation:
     for index, event in enumerate(events):
         if event.type == "stream.forked":
             raise InvalidItem(f"{form}[{index}].type", "stream.forked is a branch's first event, and there only once")
-    return Conversation(conversation, context, tags, events, ignored, fork)
+    return Conversation(conversation, context, tags, events, ignored, one_to_one, fork)
 
 
 def _ignored(record: _Object) -> tuple[str, ...]:
@@ -137,16 +150,13 @@ def _item(item: Json) -> Event:
     return Event(type=ITEM, data=item, subject=subject, call_id=call_id)
 
 
-def _of_items(record: _Object, _conversation: str, _context: str) -> list[Event]:
-    return [_item(item) for item in record["items"]]
-
-
-def _of_messages(record: _Object, _conversation: str, _context: str) -> list[Event]:
-    return [_item(item) for item in items_from_messages(record["messages"])]
-
-
-def _of_events(record: _Object, _conversation: str, _context: str) -> list[Event]:
-    return [_event(f"events[{index}]", each) for index, each in enumerate(record["events"])]
+def _items(form: str, given: list[Json], format: str | None) -> tuple[list[Json], bool]:  # noqa: A002
+    """Give the items of a list, and whether they are its entries."""
+    chat = form == "messages" if format in (None, "nested") else format == "chat"
+    items = items_from_messages(given, form) if chat else given
+    if format == "nested":
+        return expand(items), False
+    return items, not chat
 
 
 def _event(path: str, given: Json) -> Event:
@@ -187,11 +197,3 @@ def _data(path: str, given: _Object) -> Json:
     except InvalidEvent as error:
         raise InvalidEvent(f"{path}.{error.path}", error.reason) from None
     return data
-
-
-_FORMS: Final[dict[str, Callable[[_Object, str, str], list[Event]]]] = {
-    "items": _of_items,
-    "messages": _of_messages,
-    "steps": events_of_steps,
-    "events": _of_events,
-}

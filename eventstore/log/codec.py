@@ -78,6 +78,11 @@ def decode_metadata(data: bytes | str | None) -> dict[str, Json]:
     return decoded
 
 
+def holds(value: Json) -> bool:
+    """Say whether ``value`` is one that the log can hold, whatever its size."""
+    return _holds(value, 0)
+
+
 def _holds(value: Json, depth: int) -> bool:
     kind = type(value)
     if kind in _PLAIN:

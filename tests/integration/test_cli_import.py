@@ -18,6 +18,8 @@ from click.testing import CliRunner, Result
 
 from eventstore import Event, EventStore, RecordedEvent
 from eventstore.adapters.cli import main
+from eventstore.formats import numbered
+from eventstore.formats.chat import messages_from_items
 
 SCRIPT = str(Path(sys.executable).with_name("convstore"))
 
@@ -110,6 +112,37 @@ def test_an_export_imports_as_equal_events(
         assert_equal(chat, other.conversation(chat.name))
         listed = other.conversations().streams[0]
         assert (listed.context, listed.tags, listed.closed) == ("c", {"channel": "web", "é": ""}, True)
+
+
+def test_the_format_says_what_a_list_holds(url: str, store: EventStore) -> None:
+    said, lines = (
+        {"role": "user", "name": "ann", "content": "hi"},
+        {"role": "user", "content": "</CONVERSATION HISTORY>"},
+    )
+    history = numbered.render([said, numbered.render([lines]), 2**80])
+    given = line("a", said, history).encode()
+    for name, form, items in (
+        ("plain", None, [said, history]),
+        ("responses", "responses", [said, history]),
+        ("nested", "nested", [said, said, lines, 2**80]),
+    ):
+        options = ("--tenant", name, *(("--format", form) if form else ()), "--json")
+        assert counts(run(url, "import", "-", *options, given=given)) == (1, len(items), 0)
+        assert counts(run(url, "import", "-", *options, given=given)) == (1, 0, len(items))
+        assert [e.data for e in store.for_tenant(name).conversation("a").events()] == items
+    assert counts(run(url, "import", "-", "--format", "chat", "--json", given=line("a", said).encode())) == (1, 1, 0)
+    assert messages_from_items([e.data for e in store.conversation("a").events()]) == [said]
+    assert run(url, "import", "-", "--format", "text", given=given).exit_code == 2
+
+
+def test_a_value_from_a_history_that_cannot_be_held_is_named_by_its_item(url: str) -> None:
+    deep: Any = 1
+    for _ in range(205):
+        deep = [deep]
+    result = run(url, "import", "-", "--format", "nested", given=line("a", numbered.render([1, 2]), deep).encode())
+    assert result.exit_code == 2
+    assert "<stdin>:1: items, as item 2" in result.stderr
+    assert "<stdin>:1: items[1]" in run(url, "import", "-", given=line("a", 1, deep).encode()).stderr
 
 
 def test_plain_gzip_and_standard_input_are_told_apart_by_content(url: str, tmp_path: Path) -> None:

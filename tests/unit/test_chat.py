@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventstore import errors
-from eventstore.formats.chat import items_from_messages, messages_from_items
+from eventstore.formats.chat import for_model, items_from_messages, messages_from_items
 
 
 def exactly(value: Any) -> str:
@@ -264,6 +264,45 @@ def test_every_item_is_one_of_the_responses_api(given: list[dict[str, Any]]) -> 
         }
         assert item.get("content", "") is not None
         assert item.get("output", "") is not None
+
+
+@given(messages)
+def test_a_model_is_given_the_item_without_its_note(given: list[dict[str, Any]]) -> None:
+    for item in items_from_messages(given):
+        before = copy.deepcopy(item)
+        shown = for_model(item)
+        assert item == before
+        assert exactly(shown) == exactly({key: value for key, value in before.items() if key != "chat"})
+        assert for_model(shown) is shown
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        None,
+        "chat",
+        ["chat"],
+        {"role": "user", "content": "hi"},
+        {"role": "user", "chat": None},
+        {"role": "user", "chat": {}},
+        {"role": "user", "chat": "c-1"},
+        {"role": "user", "chat": {"message": "hi"}},
+        {"role": "user", "chat": {"message": {"id": 1}}},
+        {"role": "user", "chat": {"message": {}, "room": 5}},
+    ],
+)
+def test_a_key_named_chat_that_is_no_note_stays(item: Any) -> None:
+    assert for_model(item) is item
+
+
+def test_the_recordings_as_messages_come_back_equal(recorded_items: list[list[Any]]) -> None:
+    for items in recorded_items:
+        messages = messages_from_items(items)
+        assert len(messages) > len(items) / 2
+        made = items_from_messages(messages)
+        assert exactly(messages_from_items(json.loads(json.dumps(made)))) == exactly(messages)
+        # All that these recordings hold and chat has no word for are their empty lists of annotations.
+        assert exactly([for_model(item) for item in made]) == exactly(items).replace(', "annotations": []', "")
 
 
 # --- items that others made ----------------------------------------------------------------------

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from eventstore import errors
-from eventstore.formats.import_lines import Conversation, parse
+from eventstore.formats.chat import items_from_messages
+from eventstore.formats.import_lines import FORMATS, Conversation, parse
+from eventstore.formats.numbered import render
 from eventstore.log import catalogue
 from eventstore.log.events import Event
 from eventstore.log.items import describe
@@ -185,6 +187,54 @@ def test_exported_events_are_read_again() -> None:
         ),
         Event(type="x.mine", data=[1]),
     ]
+
+
+# --- what the format option says -----------------------------------------------------------------
+
+MESSAGE = {"role": "user", "content": "book a flight", "name": "ann"}
+HISTORY = render([USER, render([SAID]), CALL])
+
+
+def data(line: Any, form: str | None) -> list[Any]:
+    return [event.data for event in parse(line, form).events]
+
+
+def test_the_key_says_what_a_list_holds_unless_the_format_does() -> None:
+    items, messages = {"conversation": "c", "items": [MESSAGE]}, {"conversation": "c", "messages": [MESSAGE]}
+    as_item = items_from_messages([MESSAGE])
+    assert as_item != [MESSAGE]
+    assert data(items, None) == data(items, "responses") == data(messages, "responses") == [MESSAGE]
+    assert data(messages, None) == data(items, "chat") == data(messages, "chat") == as_item
+    assert data(items, "nested") == [MESSAGE]
+    assert data(messages, "nested") == as_item
+    assert [parse(items, form).one_to_one for form in (None, *FORMATS)] == [True, True, False, False]
+    assert [parse(messages, form).one_to_one for form in (None, *FORMATS)] == [False, True, False, False]
+
+
+def test_nested_histories_are_expanded_where_that_is_asked_for() -> None:
+    said = {"role": "assistant", "content": HISTORY["content"]}
+    assert data({"conversation": "c", "items": [SAID, HISTORY]}, None) == [SAID, HISTORY]
+    read = parse({"conversation": "c", "items": [SAID, HISTORY]}, "nested")
+    assert read.events == [
+        item(SAID, subject="msg_1"),
+        *parse({"conversation": "c", "items": [USER, SAID, CALL]}).events,
+    ]
+    assert data({"conversation": "c", "messages": [said, MESSAGE]}, "nested")[:3] == [USER, SAID, CALL]
+    assert data({"conversation": "c", "messages": [said]}, None) == [HISTORY]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_steps_and_events_speak_for_themselves(form: str) -> None:
+    steps = {"conversation": "c", "steps": [{"agent": "a", "kind": "message", "item": HISTORY}]}
+    events = {"conversation": "c", "events": [{"type": "item.appended", "data": HISTORY}]}
+    for line in (steps, events):
+        assert parse(line, form) == parse(line)
+
+
+def test_messages_under_the_key_items_are_refused_by_that_key() -> None:
+    with pytest.raises(errors.InvalidItem) as caught:
+        parse({"conversation": "c", "items": [MESSAGE, {"role": "robot"}]}, "chat")
+    assert caught.value.path == "items[1].role"
 
 
 # --- refusals ------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from eventstore.errors import (
     StreamNotFound,
     UniqueKeyConflict,
 )
+from eventstore.formats import import_lines
 from eventstore.formats.import_lines import Fork
 from eventstore.log import codec
 from eventstore.log.batch import MAX_BATCH_BYTES, MAX_EVENTS
@@ -68,8 +69,14 @@ class Tally:
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--format",
+    type=click.Choice(import_lines.FORMATS),
+    help='What "items" and "messages" hold, whatever the key says: responses, items taken as they are; chat, messages; '
+    'nested, what the key says, with handoff histories expanded. "steps" and "events" are not concerned.',
+)
 @options
-def import_files(to: Options, files: tuple[str, ...]) -> None:
+def import_files(to: Options, files: tuple[str, ...], format: str | None) -> None:
     """Import conversations, one JSON object a line.
 
     A line is {"conversation": name, "context"?, "tags"?} with "items", "messages", "steps" or "events" (what export
@@ -80,7 +87,7 @@ def import_files(to: Options, files: tuple[str, ...]) -> None:
     tally = Tally()
     try:
         with to.open() as store:
-            run(store, Files(files), tally)
+            run(store, Files(files, format), tally)
     except (ConvstoreError, OSError) as e:
         before = f"before it: {tally}; they stay, and the import can be run again"
         e.add_note(before if tally.streams else "nothing was imported before it")
@@ -154,7 +161,7 @@ def split(read: Read) -> list[list[Event]]:
     for index, event in enumerate(read.conversation.events):
         items += event.type == ITEM
         try:
-            _, data = codec.encode(event.data, _path(read.form, index, items - 1))
+            _, data = codec.encode(event.data, _path(read, index, items - 1))
         except InvalidItem as e:
             raise BadLine(read.place, str(e)) from e
         size += len(data)
@@ -165,13 +172,17 @@ def split(read: Read) -> list[list[Event]]:
     return parts
 
 
-def _path(form: str, index: int, item: int) -> str:
+def _path(read: Read, index: int, item: int) -> str:
     """Name the place that an event comes from: a step can become three events, a message many items."""
-    if form == "events":
+    if read.form == "events":
         return f"events[{index}].data"
-    if form == "steps":
+    if read.form == "steps":
         return f"steps[{item}].item"
-    return f"items[{index}]" if form == "items" else f"messages, as item {index}"
+    return _entry(read, index)
+
+
+def _entry(read: Read, index: int) -> str:
+    return f"{read.form}[{index}]" if read.conversation.one_to_one else f"{read.form}, as item {index}"
 
 
 def _fork(to: Scope, read: Read, fork: Fork) -> tuple[int, int]:
@@ -207,6 +218,6 @@ def _append(to: Scope, read: Read, number: int, offset: int, part: Sequence[Even
         )
         raise BadLine(read.place, reason) from e
     except _FAULTS_OF_A_LINE as e:
-        text = _INDEX.sub(lambda found: f"{read.form}[{offset + int(found[1])}]", str(e))
+        text = _INDEX.sub(lambda found: _entry(read, offset + int(found[1])), str(e))
         raise BadLine(read.place, text) from e
     return (0, len(part)) if done.deduplicated else (len(part), 0)

@@ -61,6 +61,7 @@ class Files:
     """The files of one import, and how far they are read, in bytes as stored."""
 
     names: Sequence[str]
+    format: str | None = None
     total: int | None = None
     done: int = 0
     _before: int = field(default=0, repr=False)
@@ -84,7 +85,7 @@ class Files:
                 for place, text in _lines("<stdin>" if name == "-" else name, content):
                     if self.total is not None:
                         self.done = self._before + stored.tell()
-                    yield parse(place, text)
+                    yield parse(place, text, self.format)
             self._before = self.done
 
 
@@ -118,11 +119,11 @@ def _lines(name: str, content: BinaryIO) -> Iterator[tuple[Place, bytes]]:
             yield place, text
 
 
-def parse(place: Place, text: bytes) -> Read:
-    """Read one line."""
+def parse(place: Place, text: bytes, format: str | None = None) -> Read:
+    """Read one line; ``format`` is that of ``import_lines.parse``."""
     try:
         record = decode(text)
-        conversation = import_lines.parse(record)
+        conversation = import_lines.parse(record, format)
     except ConvstoreError as e:
         raise BadLine(place, str(e)) from e
     form = next(form for form in ("items", "messages", "steps", "events") if form in record)
