@@ -27,6 +27,7 @@ NAMES = {
     "AsyncPooled": "Pooled",
     "AsyncRawCursor": "RawCursor",
     "AsyncRetrying": "Retrying",
+    "AsyncResponses": "Responses",
     "AsyncRoute": "Route",
     "AsyncScope": "Scope",
     "AsyncStream": "Stream",

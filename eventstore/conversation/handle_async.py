@@ -2,8 +2,198 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from eventstore.compaction import Situation
+from eventstore.conversation.compacting_async import CompactResult, Wanted, compact_async
+from eventstore.conversation.model_input_async import AsyncResponses, ServerState, model_input_async
+from eventstore.conversation.receipts import ModelInput
+from eventstore.conversation.retracting_async import clear_async, retract_async
 from eventstore.conversation.stream_async import AsyncStream
+from eventstore.conversation.transcripts_async import read_basis_async, read_originals_async, read_shown_async
+from eventstore.conversation.views_async import View, read_view_async
+from eventstore.errors import InvalidItem, StreamNotFound, describe
+from eventstore.log.events import AppendResult, Entry, Json
+from projections.transcript import Compaction
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The transcript as of ``version``: its entries in order, and the compactions that it shows."""
+
+    version: int
+    entries: list[Entry]
+    compactions: list[Compaction]
 
 
 class AsyncConversation(AsyncStream):
     """One thread of events. Make one with ``store.conversation(name)``; many may stand for the same stream."""
+
+    @property
+    def responses(self) -> AsyncResponses:
+        """The responses of models, and what each was made from."""
+        return AsyncResponses(self)
+
+    async def transcript(
+        self,
+        *,
+        at: int | datetime | None = None,
+        limit: int | None = None,
+        pin_summaries: bool = False,
+        pair_safe: bool = False,
+        max_tokens: int | None = None,
+    ) -> list[Json]:
+        """Return the items that a model is shown: without what was retracted or cleared, with compactions applied.
+
+        Two round trips at most, whatever the length. A stream that does not exist has none.
+
+        Args:
+            at: as of this version, or this moment (an aware datetime); None for now.
+            limit: exactly the last N; None for all.
+            pin_summaries: summaries and leading system items stay, whatever is cut; ``limit`` counts the others.
+            pair_safe: never half a call: what the cut leaves without its other half goes too.
+            max_tokens: the longest end that fits, by an estimate from bytes; pinned items stay.
+
+        Raises:
+            InvalidItem: ``at`` is no version of the stream, a moment without a time zone, or a number is below 0.
+        """
+        view = View(limit, pin_summaries, pair_safe, max_tokens)
+        _, items = await read_view_async(self._route.caller, self.tenant, self.name, at, view)
+        return items
+
+    async def originals(self, *, at: int | datetime | None = None) -> list[Json]:
+        """Return the items that the transcript stands for, with compactions undone.
+
+        What was retracted or cleared stays out; ``events()`` has that too.
+        """
+        basis = await read_basis_async(self._route.caller, self.tenant, self.name, at, None)
+        if basis is None:
+            return []
+        found = await read_originals_async(self._route.caller, self.tenant, self.name, basis)
+        return [entry.item for entry in found]
+
+    async def shown(self, *, at: int | datetime | None = None, originals: bool = False) -> Shown:
+        """Return the transcript, or its originals, with the versions of the entries and what summaries stand for.
+
+        Raises:
+            StreamNotFound: there is no such stream.
+            InvalidItem: as ``transcript()``.
+        """
+        basis = await read_basis_async(self._route.caller, self.tenant, self.name, at, None)
+        if basis is None:
+            raise StreamNotFound(self.name, self.tenant)
+        read = read_originals_async if originals else read_shown_async
+        entries = await read(self._route.caller, self.tenant, self.name, basis)
+        return Shown(basis.version, entries, list(basis.ranges.compactions))
+
+    async def version_at(self, time: datetime) -> int:
+        """Return the last version that was recorded at or before a moment; 0 where there was none."""
+        if not isinstance(time, datetime):
+            raise InvalidItem("time", f"{describe(time)}; give an aware datetime")
+        basis = await read_basis_async(self._route.caller, self.tenant, self.name, time, 0)
+        return 0 if basis is None else basis.version
+
+    async def retract(
+        self,
+        last: int | None = None,
+        *,
+        versions: Sequence[tuple[int, int]] | None = None,
+        reason: str | None = None,
+        agent: str | None = None,
+        key: str | None = None,
+    ) -> AppendResult | None:
+        """Take items out of the transcript; they stay in the log. Return None where there is nothing to take.
+
+        Args:
+            last: the last N that the transcript shows, summaries included; or
+            versions: ranges (from, to), both inclusive; inside a compacted range they leave the originals and mark the
+                summary stale.
+            reason: why, for who reads the log.
+            agent: who retracts.
+            key: any string; the same call with it again takes nothing more.
+
+        Raises:
+            InvalidItem: a range outside the stream, backwards, or across a summary.
+        """
+        done = await retract_async(self, last, versions, reason=reason, agent=agent, key=key)
+        return None if done is None else done[0]
+
+    async def pop(self, *, reason: str | None = None, agent: str | None = None, key: str | None = None) -> Json | None:
+        """Take the last item out of the transcript and return it; None where there is none.
+
+        Two pops at once take two different items. A summary that is last goes with all that it stood for.
+        """
+        done = await retract_async(self, 1, None, reason=reason, agent=agent, key=key)
+        return None if done is None or not done[1] else done[1][-1].item
+
+    async def clear(
+        self, *, reason: str | None = None, agent: str | None = None, key: str | None = None
+    ) -> AppendResult | None:
+        """Take everything out of the transcript; the log keeps it. Return None where the stream does not exist."""
+        return await clear_async(self, reason=reason, agent=agent, key=key)
+
+    async def compact(
+        self,
+        compactor: Callable[[list[Json]], Any],
+        *,
+        covers: tuple[int, int] | None = None,
+        keep_last: int | None = None,
+        when: Callable[[Situation], bool] | None = None,
+        basis: Literal["originals", "summary"] = "originals",
+        merge: bool = False,
+        agent: str | None = None,
+        key: str | None = None,
+    ) -> CompactResult | None:
+        """Put summaries in the place of a range of the transcript; the originals stay in the log.
+
+        What is appended while the summary is made stays, and a failed summary changes nothing.
+
+        Args:
+            compactor: is called with the items, returns those that stand for them; for the async store it may be a
+                coroutine function. ``eventstore.compaction`` has some.
+            covers: (from, to), inclusive; widened to whole compactions and to calls with their results. Default: all
+                since the last compaction.
+            keep_last: so many of the last entries stay as they are, at least.
+            when: a policy of ``eventstore.compaction``; nothing is done where it says no.
+            basis: what the compactor sees: ``"originals"``, or the ``"summary"`` that the transcript shows.
+            merge: begin at the start, so that one summary replaces the earlier ones.
+            agent: who compacts.
+            key: any string; the same call with it again returns the first result, and calls no compactor.
+
+        Returns:
+            What was done; None where there was nothing to do.
+
+        Raises:
+            CompactionConflict: the transcript was cleared, retracted from or compacted meanwhile; nothing was written.
+            InvalidItem: a range outside the stream or backwards, or the compactor returned no list of items.
+        """
+        return await compact_async(self, Wanted(compactor, covers, keep_last, when, basis, merge), agent=agent, key=key)
+
+    async def model_input(
+        self,
+        *,
+        server_state: ServerState = "off",
+        limit: int | None = None,
+        pin_summaries: bool = False,
+        pair_safe: bool = False,
+        max_tokens: int | None = None,
+    ) -> ModelInput:
+        """Return what to call a model with, and a receipt by which an auditor renders the same bytes again.
+
+        Args:
+            server_state: ``"off"``: the transcript. ``"response"``: what the provider has not seen since the last
+                recorded response, with its ``previous_response_id``. ``"conversation"``: the same, with its
+                ``conversation_id``. A clear, a retraction or a compaction begins a new chain.
+            limit: as in ``transcript()``, like the rest; for ``"off"`` only.
+            pin_summaries: see there.
+            pair_safe: see there.
+            max_tokens: see there.
+
+        Raises:
+            ServerStateConflict: a cut of the local history beside server state, or the other kind of server state.
+        """
+        view = View(limit, pin_summaries, pair_safe, max_tokens)
+        return await model_input_async(self._route.caller, self.tenant, self.name, server_state, view)

@@ -52,6 +52,11 @@ class Stream:
             None if tags is None else names.check_tags(tags),
         )
 
+    @property
+    def route(self) -> Route:
+        """How its calls reach the log."""
+        return self._route
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of tenant {self.tenant!r}>"
 

@@ -51,6 +51,11 @@ class AsyncStream:
             None if tags is None else names.check_tags(tags),
         )
 
+    @property
+    def route(self) -> AsyncRoute:
+        """How its calls reach the log."""
+        return self._route
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of tenant {self.tenant!r}>"
 

@@ -10,7 +10,7 @@ import datetime as dt
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 Json: TypeAlias = Any
 """Exactly dict with ``str`` keys, list, str, bool, None, int, finite float; depth at most 200."""
@@ -82,6 +82,14 @@ class RecordedEvent:
     hash: bytes
     cursor: str | None = field(default=None, repr=False, compare=False)
     """Where a reader of the feed that has dealt with this event goes on; None where it was read from its stream."""
+
+
+class Entry(NamedTuple):
+    """What a transcript shows at one place: the event's version, the item, and whether it is a summary."""
+
+    version: int
+    item: Json
+    summary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

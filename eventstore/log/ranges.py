@@ -12,7 +12,7 @@ from eventstore.log import binary, catalogue, codec
 from eventstore.log.appending import many
 from eventstore.log.batch import Batch
 from eventstore.log.connection import Caller, Row
-from eventstore.log.events import Json
+from eventstore.log.events import ITEM, Entry, Json
 
 _TRANSCRIPT: Final[LiteralString] = "SELECT * FROM convstore.read_transcript($1, $2, $3, $4, $5, $6)"
 _RANGES: Final[LiteralString] = "SELECT * FROM convstore.read_ranges($1, $2, $3, $4, $5, $6)"
@@ -20,11 +20,7 @@ _CONTROL: Final[LiteralString] = """SELECT * FROM convstore.append_control(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"""
 
 
-class Item(NamedTuple):
-    """An item or a summary, by its version."""
-
-    version: int
-    value: Json
+SUMMARY: Final = "summary.appended"
 
 
 class ControlEvent(NamedTuple):
@@ -39,7 +35,7 @@ class ControlEvent(NamedTuple):
 class Material:
     """What a transcript is made of as of ``version``: of the control events those since the checkpoint.
 
-    ``items`` are those after the last control event, in order, at most as many as were asked for.
+    ``entries`` are those after the last control event, in order, at most as many as were asked for.
     """
 
     context: str
@@ -47,10 +43,10 @@ class Material:
     head: int
     checkpoint: tuple[int, Json] | None = None
     control: list[ControlEvent] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
 
 
-def material(
+def read_material(
     caller: Caller,
     tenant: str,
     stream: str,
@@ -77,25 +73,27 @@ def material(
     found = Material(rows[0][3], rows[0][1], rows[0][2])
     for kind, number, _, name, schema_version, form, data in rows[1:]:
         if kind == 3:
-            found.items.append(Item(number, codec.decode(form, data)))
+            found.entries.append(Entry(number, codec.decode(form, data)))
         elif kind == 2:
             value = catalogue.upcast(name, schema_version, codec.decode(form, data))
             found.control.append(ControlEvent(number, name, value))
         else:
             found.checkpoint = (number, codec.decode(codec.STDLIB, data))
-    found.items.reverse()
+    found.entries.reverse()
     return found
 
 
-def ranges(
+def read_ranges(
     caller: Caller,
     tenant: str,
     stream: str,
-    ranges: Sequence[tuple[int, int, str]],
+    backwards: Sequence[tuple[int, int, bool]],
     limit: int | None,
-) -> list[Item]:
-    """Read the items or summaries of (first, last, event type) ranges, in that order; at most the last ``limit``."""
-    backwards = ranges[::-1]
+) -> list[Entry]:
+    """Read what ranges of (first, last, whether its summaries) hold: at most the last ``limit``.
+
+    The ranges are given from the last one back; the items come in order.
+    """
     rows = caller.call(
         _RANGES,
         [
@@ -103,14 +101,14 @@ def ranges(
             stream,
             [first for first, _, _ in backwards],
             [last for _, last, _ in backwards],
-            binary.texts([kind for _, _, kind in backwards]),
+            binary.texts([SUMMARY if summaries else ITEM for _, _, summaries in backwards]),
             limit,
         ],
         tenant=tenant,
         action="read",
         role="convstore_reader",
     )
-    return [Item(version, codec.decode(form, data)) for version, _, _, form, data in reversed(rows)]
+    return [Entry(number, codec.decode(form, data), kind == SUMMARY) for number, kind, _, form, data in reversed(rows)]
 
 
 def append_control(

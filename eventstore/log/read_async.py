@@ -15,7 +15,7 @@ from eventstore.log.rows import Part, StreamInfo, StreamPage, kin, recorded
 PAGE: Final = 1000
 _HEAD: Final[LiteralString] = "SELECT convstore.stream_head($1, $2)"
 _EVENTS: Final[LiteralString] = "SELECT * FROM convstore.read_events($1, $2, $3, $4, $5, $6)"
-_FIND: Final[LiteralString] = "SELECT * FROM convstore.find_event($1, $2, $3, $4, $5)"
+_FIND: Final[LiteralString] = "SELECT * FROM convstore.find_event($1, $2, $3, $4, $5, $6)"
 _LINEAGE: Final[LiteralString] = "SELECT * FROM convstore.stream_lineage($1, $2)"
 _FAMILY: Final[LiteralString] = "SELECT * FROM convstore.list_family($1, $2)"
 _STREAMS: Final[LiteralString] = "SELECT * FROM convstore.list_streams($1, $2, $3, $4, $5)"
@@ -62,12 +62,16 @@ async def find_async(
     stream: str,
     *,
     event_id: uuid.UUID | None = None,
-    about: tuple[str, str] | None = None,
+    kind: str | None = None,
+    subject: str | None = None,
+    at: int | None = None,
 ) -> RecordedEvent | None:
-    """Return the stream's own event of an id, or the last of a (type, subject), on a branch its parents' too."""
-    kind, subject = (None, None) if about is None else about
+    """Return the stream's own event of an id, or the last of a type, perhaps about a subject, at or before a version.
+
+    By type, a branch has its parents' events too.
+    """
     rows = await caller.call(
-        _FIND, [tenant, stream, event_id, kind, subject], tenant=tenant, action="read", role="convstore_reader"
+        _FIND, [tenant, stream, event_id, kind, subject, at], tenant=tenant, action="read", role="convstore_reader"
     )
     return recorded(tenant, rows[0]) if rows else None
 

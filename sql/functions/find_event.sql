@@ -1,11 +1,12 @@
 -- One event of a stream: by its id among the stream's own, since a branch does not answer for its parents' keys; or the
--- last one of a type about a subject, on a branch also among its parents'.
+-- last one of a type, on a branch also among its parents', perhaps of those about a subject.
 CREATE OR REPLACE FUNCTION find_event(
   p_tenant   text,
   p_stream   text,
   p_event_id uuid,      -- this, or
-  p_type     text,      -- these two
-  p_subject  text
+  p_type     text,      -- these
+  p_subject  text,      -- null: any
+  p_at       bigint     -- at or before this version; null: any
 ) RETURNS TABLE (
   context text, stream text, version bigint, "position" bigint, event_id uuid, type text, schema_version smallint,
   format smallint, data json, metadata json, subject text, agent text, call_id text, task_id text, run_id text,
@@ -30,9 +31,20 @@ BEGIN
              WHERE x.context_id = place.context_id AND x.stream_id = place.stream_id AND x.event_id = p_event_id
             UNION ALL
             (SELECT l.name, v.version, l.stream_id
-               FROM lineage(place.context_id, place.stream_id, 1, NULL) l
+               FROM lineage(place.context_id, place.stream_id, 1, p_at) l
                JOIN events v ON v.context_id = place.context_id AND v.subject = p_subject AND v.stream_id = l.stream_id
               WHERE p_event_id IS NULL AND v.type = p_type AND v.version > l.after AND v.version <= l.upto
-              ORDER BY v.version DESC LIMIT 1)) f
+              ORDER BY v.version DESC LIMIT 1)
+            UNION ALL
+            (SELECT l.name, v.version, l.stream_id
+               FROM lineage(place.context_id, place.stream_id, 1, p_at) l
+              CROSS JOIN LATERAL (
+                    SELECT o.version FROM events o
+                     WHERE (o.context_id, o.stream_id, o.type, o.version) <= (place.context_id, l.stream_id, p_type, l.upto)
+                       AND (o.context_id, o.stream_id, o.type, o.version) > (place.context_id, l.stream_id, p_type, l.after)
+                       AND o.type NOT IN ('item.appended', 'stream.forked')
+                     ORDER BY o.context_id DESC, o.stream_id DESC, o.type DESC, o.version DESC LIMIT 1) v
+              WHERE p_event_id IS NULL AND p_subject IS NULL
+              LIMIT 1)) f
       JOIN events e ON e.context_id = place.context_id AND e.stream_id = f.stream_id AND e.version = f.version;
 END $$;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from eventstore.adapters.cli import auditing, branching, demo, importing, reading, server
+from eventstore.adapters.cli import auditing, branching, conversing, demo, importing, reading, server
 from eventstore.adapters.cli.exits import Commands
 
 
@@ -22,8 +22,10 @@ for command in (
     importing.import_files,
     reading.ls,
     branching.tree,
-    reading.replay,
+    conversing.replay,
     branching.diff,
+    conversing.compact,
+    conversing.seen,
     reading.export,
     auditing.verify,
     server.up,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import chain, islice
 from typing import Final
 
@@ -21,7 +22,7 @@ from eventstore.log.events import Json, RecordedEvent
 from eventstore.log.rows import StreamInfo
 
 PAGE: Final = 1000
-_FOLDED_LINES: Final = 8
+FOLDED_LINES: Final = 8
 _AT: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
 # What an export says of an event: the rest is the same for all of its line.
 _ONCE_A_LINE: Final = ("tenant", "context", "stream")
@@ -35,6 +36,15 @@ class BeyondHead(ConvstoreError):
         self.stream = stream
         self.at = at
         self.head = head
+
+
+class NothingYet(ConvstoreError):
+    """A moment before the stream's first event."""
+
+    def __init__(self, stream: str, at: object) -> None:
+        super().__init__(f"stream {stream!r} had no event yet at {at}")
+        self.stream = stream
+        self.at = at
 
 
 class ContextNotFound(ConvstoreError):
@@ -126,12 +136,34 @@ def _print_table(page: Sequence[StreamInfo], *, heads: bool) -> None:
     output.console().print(table)
 
 
-def find(store: EventStore, name: str, at: int | None) -> tuple[str, int]:
-    """Resolve ``STREAM``, ``STREAM@N`` and ``--at N`` to a stream and the last version to show.
+class At(click.ParamType[int | datetime]):
+    """A version, or a moment in ISO 8601 with its zone."""
+
+    name = "N|TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | datetime:
+        """Read one of both."""
+        if isinstance(value, int | datetime):
+            return value
+        text = str(value)
+        if text.isascii() and text.isdigit():
+            return int(text)
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{text!r} is no version and no time, such as 2026-01-31T12:00:00Z", param, ctx)
+        if time.tzinfo is None:
+            self.fail(f"{text!r} has no zone; for UTC write {time.isoformat()}Z", param, ctx)
+        return time
+
+
+def find(store: EventStore, name: str, at: int | datetime | None) -> tuple[str, int]:
+    """Resolve ``STREAM``, ``STREAM@N`` and ``--at`` to a stream and the last version to show.
 
     A stream whose whole name looks like ``STREAM@N`` goes first.
     """
-    stream, last = name, at
+    stream = name
+    last = at
     head = store.conversation(name).head()
     split = _AT.fullmatch(name)
     if not head and split is not None:
@@ -141,30 +173,13 @@ def find(store: EventStore, name: str, at: int | None) -> tuple[str, int]:
         head = store.conversation(stream).head()
     if not head:
         raise StreamNotFound(stream, store.tenant)
+    if isinstance(last, datetime):
+        last = store.conversation(stream).version_at(last)
+        if not last:
+            raise NothingYet(stream, at)
     if last is not None and not 1 <= last <= head:
         raise BeyondHead(stream, last, head)
     return stream, head if last is None else last
-
-
-@click.command()
-@click.argument("stream")
-@click.option("--at", type=click.IntRange(min=1), metavar="N", help="Up to this version; STREAM@N says the same.")
-@click.option("--as", "form", type=click.Choice(["events"]), default="events", show_default=True, help="What to show.")
-@click.option("--full", is_flag=True, help="Don't fold long content on a terminal.")
-@options
-def replay(to: Options, stream: str, at: int | None, form: str, full: bool) -> None:  # noqa: ARG001 - one form so far
-    """Show a conversation as it was recorded.
-
-    All of it, or up to a version.
-    """
-    with to.open() as store:
-        name, last = find(store, stream, at)
-        events = store.conversation(name).events(1, last)
-        if to.json:
-            for event in events:
-                output.say_json(fields(event))
-        else:
-            show(events, lines=None if full or not output.on_terminal() else _FOLDED_LINES)
 
 
 def show(events: Iterator[RecordedEvent], *, lines: int | None) -> None:

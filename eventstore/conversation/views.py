@@ -1,0 +1,67 @@
+# Generated from views_async.py by ops/generate_sync.py: edit that one.
+"""Views of a transcript: a function of the stream, the version and the options, so it can be rendered again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Final
+
+from eventstore.conversation.transcripts import read_basis, read_shown
+from eventstore.log.connection import Caller
+from eventstore.log.events import Json
+from projections.windows import check_number, window
+
+COUNTER: Final = "bytes/4"
+"""How ``max_tokens`` counts: kept with a receipt, since another way would give another view."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a transcript is cut; see ``transcript()``."""
+
+    limit: int | None = None
+    pin_summaries: bool = False
+    pair_safe: bool = False
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        check_number("limit", self.limit, "None for all")
+        check_number("max_tokens", self.max_tokens, "None for any number")
+
+    def options(self) -> dict[str, Json]:
+        """Give the options that are not at their defaults."""
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        chosen = {name: value for name, value in given.items() if value is not None and value is not False}
+        return chosen | {"counter": COUNTER} if "max_tokens" in chosen else chosen
+
+    @classmethod
+    def of(cls, options: Mapping[str, Json]) -> View:
+        """Give the view of options that were kept."""
+        return cls(**{name: value for name, value in options.items() if name != "counter"})
+
+    @property
+    def needed(self) -> int | None:
+        """How many entries from the end decide it; None for all."""
+        if self.limit is None or self.pin_summaries:
+            return None
+        return self.limit + 1 if self.pair_safe else self.limit
+
+
+def read_view(
+    caller: Caller, tenant: str, stream: str, at: int | datetime | None, view: View
+) -> tuple[int, list[Json]]:
+    """Give the version that a view is of, and its items; a stream that does not exist has none."""
+    basis = read_basis(caller, tenant, stream, at, view.needed)
+    if basis is None:
+        return 0, []
+    shown = read_shown(caller, tenant, stream, basis, view.needed)
+    kept = window(
+        shown,
+        limit=view.limit,
+        pin_summaries=view.pin_summaries,
+        pair_safe=view.pair_safe,
+        max_tokens=view.max_tokens,
+    )
+    return basis.version, [entry.item for entry in kept]
