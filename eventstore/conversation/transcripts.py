@@ -23,15 +23,30 @@ CHECKPOINT_EVERY: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """A stream as of ``version``: its ranges, and the entries after the last control event, as many as asked for."""
+    """A stream as of a version: its ranges, and the items after the last control event, as many as asked for."""
 
-    context: str
-    version: int
-    head: int
+    material: Material
     ranges: Ranges
-    entries: list[Entry]
-    folded: int
-    """Control events since the checkpoint that the ranges were folded from."""
+
+    @property
+    def context(self) -> str:
+        """Its context."""
+        return self.material.context
+
+    @property
+    def version(self) -> int:
+        """The version that it is of."""
+        return self.material.version
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The items after the last control event, in order."""
+        return self.material.entries
+
+    @property
+    def folded(self) -> int:
+        """How many control events were folded since the checkpoint."""
+        return len(self.material.control)
 
 
 def read_basis(caller: Caller, tenant: str, stream: str, at: int | datetime | None, limit: int | None) -> Basis | None:
@@ -54,8 +69,7 @@ def read_basis(caller: Caller, tenant: str, stream: str, at: int | datetime | No
 
 
 def _basis(found: Material, ranges: Ranges) -> Basis:
-    folded = ranges.fold((event.version, event.type, event.data) for event in found.control)
-    return Basis(found.context, found.version, found.head, folded, found.entries, len(found.control))
+    return Basis(found, ranges.fold(found.control))
 
 
 def check_at(at: object) -> None:

@@ -56,6 +56,8 @@ def read_view(
     basis = read_basis(caller, tenant, stream, at, view.needed)
     if basis is None:
         return 0, []
+    if basis.ranges.control == 0 and not (view.pair_safe or view.pin_summaries or view.max_tokens is not None):
+        return basis.version, basis.material.items()
     shown = read_shown(caller, tenant, stream, basis, view.needed)
     kept = window(
         shown,

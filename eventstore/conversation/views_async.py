@@ -55,6 +55,8 @@ async def read_view_async(
     basis = await read_basis_async(caller, tenant, stream, at, view.needed)
     if basis is None:
         return 0, []
+    if basis.ranges.control == 0 and not (view.pair_safe or view.pin_summaries or view.max_tokens is not None):
+        return basis.version, basis.material.items()
     shown = await read_shown_async(caller, tenant, stream, basis, view.needed)
     kept = window(
         shown,

@@ -13,7 +13,8 @@ from typing import Final
 import psycopg
 from psycopg import pq
 from psycopg.abc import AdaptContext, Buffer
-from psycopg.adapt import AdaptersMap, Dumper, Loader
+from psycopg.adapt import AdaptersMap, Dumper
+from psycopg.types.string import ByteaBinaryLoader
 
 BINARY = pq.Format.BINARY
 _TEXT, JSON, _UUID, _INT2 = 25, 114, 2950, 21
@@ -88,16 +89,6 @@ class _ArrayDumper(Dumper):
         return obj.wire
 
 
-class BytesLoader(Loader):
-    """JSON columns as the bytes that were stored."""
-
-    format = pq.Format.BINARY
-
-    def load(self, data: Buffer) -> bytes:
-        """Copy the bytes out of the result."""
-        return bytes(data)
-
-
 def adapters() -> AdaptersMap:
     """Return psycopg's adapters with ours added, for our connections or for a cursor on somebody else's."""
     ours = AdaptersMap(psycopg.adapters)
@@ -110,4 +101,4 @@ def register(target: AdaptersMap | AdaptContext) -> None:
     adapters_map: Final = target if isinstance(target, AdaptersMap) else target.adapters
     adapters_map.register_dumper(JsonBytes, _JsonDumper)
     adapters_map.register_dumper(Array, _ArrayDumper)
-    adapters_map.register_loader("json", BytesLoader)
+    adapters_map.register_loader("json", ByteaBinaryLoader)  # as the bytes that were stored, in C where it can be

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, LiteralString, NamedTuple
 
+from orjson import loads
+
 from eventstore.log import binary, catalogue, codec
 from eventstore.log.appending import many
 from eventstore.log.batch import Batch
@@ -21,6 +23,7 @@ _CONTROL: Final[LiteralString] = """SELECT * FROM convstore.append_control(
 
 
 SUMMARY: Final = "summary.appended"
+_CHECKPOINT, _ITEM = 1, 3
 
 
 class ControlEvent(NamedTuple):
@@ -35,7 +38,7 @@ class ControlEvent(NamedTuple):
 class Material:
     """What a transcript is made of as of ``version``: of the control events those since the checkpoint.
 
-    ``entries`` are those after the last control event, in order, at most as many as were asked for.
+    ``rows`` are the items after the last control event, the newest first, at most as many as were asked for.
     """
 
     context: str
@@ -43,7 +46,21 @@ class Material:
     head: int
     checkpoint: tuple[int, Json] | None = None
     control: list[ControlEvent] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    rows: Sequence[Row] = ()
+    _entries: list[Entry] | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The items after the last control event, in order."""
+        if self._entries is None:
+            values = self.items()
+            self._entries = [Entry(row[1], value) for row, value in zip(self.rows[::-1], values, strict=True)]
+        return self._entries
+
+    def items(self) -> list[Json]:
+        """Decode those items, in order."""
+        decode, orjson = codec.decode, codec.ORJSON
+        return [loads(data) if form == orjson else decode(form, data) for _, _, form, data in self.rows[::-1]]
 
 
 def read_material(
@@ -70,16 +87,19 @@ def read_material(
     )
     if not rows:
         return None
-    found = Material(rows[0][3], rows[0][1], rows[0][2])
-    for kind, number, _, name, schema_version, form, data in rows[1:]:
-        if kind == 3:
-            found.entries.append(Entry(number, codec.decode(form, data)))
-        elif kind == 2:
-            value = catalogue.upcast(name, schema_version, codec.decode(form, data))
-            found.control.append(ControlEvent(number, name, value))
-        else:
+    head, context = codec.decode(codec.STDLIB, rows[0][3])
+    found = Material(context, rows[0][1], head)
+    first = 1
+    for kind, number, form, data in rows[1:]:
+        if kind == _ITEM:
+            break
+        first += 1
+        if kind == _CHECKPOINT:
             found.checkpoint = (number, codec.decode(codec.STDLIB, data))
-    found.entries.reverse()
+        else:
+            name, schema_version, value = codec.decode(form, data)
+            found.control.append(ControlEvent(number, name, catalogue.upcast(name, schema_version, value)))
+    found.rows = rows[first:]
     return found
 
 
@@ -108,7 +128,7 @@ def read_ranges(
         action="read",
         role="convstore_reader",
     )
-    return [Entry(number, codec.decode(form, data), kind == SUMMARY) for number, kind, _, form, data in reversed(rows)]
+    return [Entry(number, codec.decode(form, data), summary) for number, summary, form, data in reversed(rows)]
 
 
 def append_control(

@@ -9,9 +9,9 @@ CREATE OR REPLACE FUNCTION ranges_of(
   p_lasts      bigint[],
   p_types      text[],     -- of each range
   p_limit      bigint      -- null: all
-) RETURNS TABLE (version bigint, type text, schema_version smallint, format smallint, data json)
+) RETURNS TABLE (version bigint, summary boolean, format smallint, data json)
 LANGUAGE sql STABLE ROWS 100 AS $$
-  SELECT e.version, e.type, e.schema_version, e.format, e.data
+  SELECT e.version, e.type <> 'item.appended', e.format, e.data
     FROM generate_subscripts(p_firsts, 1) AS r (i)
    CROSS JOIN generate_subscripts(p_ids, 1) AS s (i)
    CROSS JOIN LATERAL (

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION read_ranges(
   p_lasts  bigint[],
   p_types  text[],     -- of each range: item.appended or summary.appended
   p_limit  bigint      -- at most; null: all
-) RETURNS TABLE (version bigint, type text, schema_version smallint, format smallint, data json)
+) RETURNS TABLE (version bigint, summary boolean, format smallint, data json)
 LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
 SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 #variable_conflict use_column

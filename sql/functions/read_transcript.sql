@@ -1,6 +1,5 @@
--- What a transcript is made of, in one answer: the stream as of a version, the control events up to there since the
--- newest checkpoint, and the items after the last of them, the newest first. What the ranges before
--- that hold is read by read_ranges().
+-- What a transcript is made of: the stream as of a version, the control events up to there since the newest checkpoint,
+-- and the items after the last of them, the newest first. What the ranges before hold is read by read_ranges().
 CREATE OR REPLACE FUNCTION read_transcript(
   p_tenant text,
   p_stream text,
@@ -11,15 +10,13 @@ CREATE OR REPLACE FUNCTION read_transcript(
 ) RETURNS TABLE (
   kind smallint,          -- 0: the stream, once; 1: the checkpoint; 2: a control event; 3: an item
   version bigint,
-  number bigint,          -- of the stream: its head
-  type text,              -- of the stream: its context
-  schema_version smallint, format smallint, data json
+  format smallint,
+  data json               -- of the stream [head, context], of a control event [type, schema_version, data]
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
 SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
-  tid     integer := tenant_of(p_tenant);
   place   record;
   saved   record;
   at      bigint;
@@ -30,19 +27,28 @@ DECLARE
   uptos   bigint[];
 BEGIN
   SELECT d.context_id, d.stream_id, c.name AS context, s.head, s.control, coalesce(s.fork_at, 0) AS fork_at INTO place
-    FROM directory d JOIN contexts c USING (context_id) JOIN streams s USING (context_id, stream_id)
-   WHERE d.tenant_id = tid AND d.name = p_stream;
+    FROM tenants t JOIN directory d ON d.tenant_id = t.tenant_id AND d.name = p_stream
+    JOIN contexts c ON c.context_id = d.context_id
+    JOIN streams s ON s.context_id = d.context_id AND s.stream_id = d.stream_id
+   WHERE t.name = p_tenant
+     AND EXISTS (SELECT FROM tenant_logins l WHERE l.login = session_user AND l.tenant_id IN (0, t.tenant_id));
   IF NOT FOUND THEN
+    PERFORM tenant_of(p_tenant); -- says so where the login may not ask
     RETURN;
   END IF;
-  at := CASE WHEN p_time IS NOT NULL THEN version_at(place.context_id, place.stream_id, p_time)
-             ELSE least(p_at, place.head) END;
-  control := CASE WHEN place.control <= at THEN place.control
-                  WHEN at > place.fork_at THEN control_at(place.context_id, place.stream_id, at)
-                  WHEN at = 0 THEN 0
-                  ELSE (SELECT control_at(place.context_id, l.stream_id, at)
-                          FROM lineage(place.context_id, place.stream_id, at, at) l) END;
-  RETURN QUERY SELECT 0::smallint, at, place.head, place.context, NULL::smallint, NULL::smallint, NULL::json;
+  at := least(p_at, place.head);
+  IF p_time IS NOT NULL THEN
+    at := version_at(place.context_id, place.stream_id, p_time);
+  END IF;
+  control := place.control;
+  IF control > at THEN
+    control := coalesce((SELECT control_at(place.context_id, l.stream_id, at)
+                           FROM lineage(place.context_id, place.stream_id, at, at) l), 0);
+  END IF;
+  kind := 0;
+  version := at;
+  data := json_build_array(place.head, place.context);
+  RETURN NEXT;
   IF control > 0 AND p_known IS DISTINCT FROM control THEN
     IF p_known IS NULL OR p_known > control THEN
       SELECT k.version, k.ranges INTO saved
@@ -52,11 +58,10 @@ BEGIN
                             ORDER BY c.context_id DESC, c.stream_id DESC, c.version DESC LIMIT 1) k
        LIMIT 1;
       since := coalesce(saved.version, 0);
-      RETURN QUERY SELECT 1::smallint, saved.version, NULL::bigint, NULL, NULL::smallint, NULL::smallint, saved.ranges
-        WHERE saved.version IS NOT NULL;
+      RETURN QUERY SELECT 1::smallint, saved.version, NULL::smallint, saved.ranges WHERE saved.version IS NOT NULL;
     END IF;
     RETURN QUERY
-      SELECT 2::smallint, e.version, NULL::bigint, e.type, e.schema_version, e.format, e.data
+      SELECT 2::smallint, e.version, e.format, format('["%s",%s,%s]', e.type, e.schema_version, e.data)::json
         FROM lineage(place.context_id, place.stream_id, since + 1, control) l
        CROSS JOIN unnest(ARRAY['history.cleared', 'history.compacted', 'items.retracted']) AS t (type)
        CROSS JOIN LATERAL (
@@ -69,14 +74,17 @@ BEGIN
        ORDER BY e.version;
   END IF;
   IF control >= place.fork_at THEN
-    ids := ARRAY[place.stream_id];
-    afters := ARRAY[control];
-    uptos := ARRAY[at];
-  ELSE
-    SELECT array_agg(l.stream_id), array_agg(l.after), array_agg(l.upto) INTO ids, afters, uptos
-      FROM (SELECT * FROM lineage(place.context_id, place.stream_id, control + 1, at) l ORDER BY l.after DESC) l;
+    RETURN QUERY
+      SELECT 3::smallint, e.version, e.format, e.data
+        FROM events e
+       WHERE e.context_id = place.context_id AND e.stream_id = place.stream_id AND e.version > control AND e.version <= at
+         AND e.type = 'item.appended'
+       ORDER BY e.context_id DESC, e.stream_id DESC, e.version DESC LIMIT p_limit;
+    RETURN;
   END IF;
+  SELECT array_agg(l.stream_id), array_agg(l.after), array_agg(l.upto) INTO ids, afters, uptos
+    FROM (SELECT * FROM lineage(place.context_id, place.stream_id, control + 1, at) l ORDER BY l.after DESC) l;
   RETURN QUERY
-    SELECT 3::smallint, r.version, NULL::bigint, r.type, r.schema_version, r.format, r.data
+    SELECT 3::smallint, r.version, r.format, r.data
       FROM ranges_of(place.context_id, ids, afters, uptos, ARRAY[control + 1], ARRAY[at], ARRAY['item.appended'], p_limit) r;
 END $$;
