@@ -5,8 +5,10 @@ from eventstore.conversation.handle import Conversation
 from eventstore.conversation.handle_async import AsyncConversation
 from eventstore.log.audit import VerifyReport
 from eventstore.log.catalogue.envelope import Envelope
-from eventstore.log.events import ANY, EXISTS, NO_STREAM, AppendResult, Event, RecordedEvent
-from eventstore.log.rows import FeedPage, StreamInfo, StreamPage
+from eventstore.log.events import ANY, EXISTS, NO_STREAM, AppendResult, Event, RecordedEvent, UndecodableEvent
+from eventstore.log.rows import FeedPage, FeedState, StreamInfo, StreamPage
+from eventstore.log.subscription import Subscription
+from eventstore.log.subscription_async import AsyncSubscription
 from eventstore.store import EventStore
 from eventstore.store_async import AsyncEventStore
 
@@ -17,14 +19,18 @@ __all__ = [
     "AppendResult",
     "AsyncConversation",
     "AsyncEventStore",
+    "AsyncSubscription",
     "Conversation",
     "Envelope",
     "Event",
     "EventStore",
     "FeedPage",
+    "FeedState",
     "RecordedEvent",
     "StreamInfo",
     "StreamPage",
+    "Subscription",
+    "UndecodableEvent",
     "VerifyReport",
     "errors",
 ]

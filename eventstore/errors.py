@@ -193,6 +193,17 @@ class CursorInvalid(ConvstoreError):
         self.reason = reason
 
 
+class EventUndecodable(ConvstoreError):
+    """An event of the log that this code can't read: its data is broken, or newer code wrote it."""
+
+    def __init__(self, stream: str | None, version: int, kind: str, reason: str) -> None:
+        super().__init__(f"version {version} of stream {stream!r}, of type {kind!r}, can't be decoded: {reason}")
+        self.stream = stream
+        self.version = version
+        self.type = kind
+        self.reason = reason
+
+
 # --- the store -----------------------------------------------------------------------------------
 
 

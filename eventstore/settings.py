@@ -21,3 +21,7 @@ class Settings(BaseSettings):
         False,
         description="named prepared statements: faster, not for a pooler in transaction mode before pgbouncer 1.21",
     )
+    hint: bool = Field(
+        False,
+        description="after appends, tell subscriptions with hint=True, from one more connection",
+    )

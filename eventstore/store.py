@@ -20,12 +20,12 @@ from eventstore.log import cursors, faults, names, sql_files
 from eventstore.log.appending import KnownStreams
 from eventstore.log.audit import VerifyReport
 from eventstore.log.connection import Bound, Pooled
-from eventstore.log.events import RecordedEvent
-from eventstore.log.feed import feed, subscribe
+from eventstore.log.feed import feed, feed_state
 from eventstore.log.read import streams
-from eventstore.log.rows import FeedPage, StreamPage
+from eventstore.log.rows import FeedPage, FeedState, StreamPage
 from eventstore.log.schema import migrate, status
 from eventstore.log.sql_files import FileState, refuse_unfit
+from eventstore.log.subscription import Subscription
 from eventstore.log.verify import verify
 from eventstore.opening import start_embedded
 from eventstore.settings import Settings
@@ -109,28 +109,68 @@ class Scope:
             limit: events at most, 1 to 10,000; a page of large items ends sooner.
             all_tenants: everybody's events, for a login that is bound to all tenants.
 
+        An event that can't be decoded is an ``UndecodableEvent`` among the others.
+
         Raises:
             CursorInvalid: it is no cursor, or the log was restored or set back since.
             IsolationLevelError: in a transaction that is not at READ COMMITTED.
         """
-        if type(limit) is not int or not 1 <= limit <= 10_000:
-            raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
-        if isinstance(types, str):
-            raise InvalidItem("types", f"{describe(types)}; give a list of event types")
-        for kind in types or ():
-            names.check_name("event type", kind)
+        _check_feed(types, limit)
         return feed(self._route.caller, None if all_tenants else self.tenant, after, types, limit)
 
+    def feed_state(self, after: str | None = None, *, all_tenants: bool = False) -> FeedState:
+        """Tell how far the feed is, how far a reader at the cursor ``after`` is behind, and who holds the feed back.
+
+        One round trip; at most 10,000 events are counted. Raises what ``feed`` raises.
+        """
+        return feed_state(self._route.caller, None if all_tenants else self.tenant, after)
+
     def subscribe(
-        self, after: str | None = None, *, types: Sequence[str] | None = None, all_tenants: bool = False
-    ) -> Iterator[RecordedEvent]:
-        """Yield events as they are committed, for ever; at least once for who keeps ``event.cursor``."""
+        self,
+        after: str | None = None,
+        *,
+        types: Sequence[str] | None = None,
+        limit: int = 1000,
+        idle: float | None = None,
+        name: str | None = None,
+        all_tenants: bool = False,
+        hint: bool = False,
+    ) -> Subscription:
+        """Yield events as they are committed, for ever; at least once for who keeps ``event.cursor``.
+
+        It ends by its ``close()`` or the store's, from any thread of a sync store, and waits for a store that can't be
+        reached.
+
+        Args:
+            after: as of ``feed``; the iterator's ``.cursor`` is where to go on.
+            types: of these event types only.
+            limit: events of a page, which is all that is read ahead.
+            idle: end after so many seconds without an event; 0: where no more is there now.
+            name: who reads: its lag is among the store's metrics, labelled so; one of few names.
+            all_tenants: everybody's events, for a login that is bound to all tenants.
+            hint: also listen, on one more connection, for the hints of stores opened with ``CONVSTORE_HINT``, and ask
+                less often while they come.
+
+        Raises:
+            CursorInvalid, TenantRequired: here or at the first event, as ``feed``.
+        """
+        _check_feed(types, limit)
         cursors.decode(after)
-        if isinstance(types, str):
-            raise InvalidItem("types", f"{describe(types)}; give a list of event types")
-        for kind in types or ():
-            names.check_name("event type", kind)
-        return subscribe(self._route.caller, None if all_tenants else self.tenant, after, types)
+        if idle is not None and (type(idle) not in (int, float) or not 0 <= idle < float("inf")):
+            raise InvalidItem("idle", f"{describe(idle)}; give seconds from 0, or None for no end")
+        subscription = Subscription(
+            self._route.caller,
+            None if all_tenants else self.tenant,
+            after,
+            types,
+            limit=limit,
+            idle=idle,
+            name=None if name is None else names.check_name("name", name),
+            hint=hint,
+        )
+        if name is not None:
+            self._route.telemetry.readers.add(subscription)
+        return subscription
 
     def verify(self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None) -> VerifyReport:
         """Check that no event of ``stream``, or of the whole tenant, was changed since it was appended.
@@ -140,6 +180,15 @@ class Scope:
         if stream is not None:
             names.check_name("stream", stream)
         return verify(self._route.caller, self.tenant, stream, progress)
+
+
+def _check_feed(types: Sequence[str] | None, limit: int) -> None:
+    if type(limit) is not int or not 1 <= limit <= 10_000:
+        raise InvalidItem("limit", f"{describe(limit)}; give 1 to 10,000")
+    if isinstance(types, str):
+        raise InvalidItem("types", f"{describe(types)}; give a list of event types")
+    for kind in types or ():
+        names.check_name("event type", kind)
 
 
 class EventStore(Scope):
@@ -199,6 +248,7 @@ class EventStore(Scope):
             size=settings.pool_size,
             prepare=settings.prepare or self._server is not None,
             telemetry=self.telemetry,
+            hint=settings.hint,
         )
         try:
             pooled.open()

@@ -7,7 +7,7 @@ its own; logs go through the standard library's ``convstore`` logger, so the app
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -24,6 +24,27 @@ class Pool(Protocol):
 
     def get_stats(self) -> dict[str, int]:
         """Return psycopg-pool's statistics."""
+
+
+class Reader(Protocol):
+    """A subscription with a name, as far as it is measured."""
+
+    name: str | None
+
+    def lag(self) -> tuple[int, float]:
+        """Return how many events it is behind, and the age of the oldest in seconds."""
+
+
+class Feed(Protocol):
+    """The state of the feed, as far as it is shown."""
+
+    @property
+    def open_writers(self) -> int | None:
+        """Transactions in flight that appended."""
+
+    @property
+    def blocked_seconds(self) -> float:
+        """Age of the one that holds the feed back."""
 
 
 class Telemetry(Collector):
@@ -70,6 +91,8 @@ class Telemetry(Collector):
         self.retries = Counter("convstore_retries_total", "Calls sent again after a lost connection", registry=registry)
         self.forks = Counter("convstore_forks_total", "Branches made", registry=registry)
         self.pools: WeakSet[Pool] = WeakSet()
+        self.readers: WeakSet[Reader] = WeakSet()
+        self._state: Callable[[], Feed] | None = None
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
@@ -82,6 +105,32 @@ class Telemetry(Collector):
         yield connections
         waiting = sum(s.get("requests_waiting", 0) for s in stats)
         yield GaugeMetricFamily("convstore_pool_waiting", "Calls that wait for a connection", value=waiting)
+        yield from self._lags()
+        if self._state is not None:
+            yield from _feed(self._state)
+
+    def _lags(self) -> Iterator[Metric]:
+        """Give the lag of each name: of readers with one name, that of the one that is behind most."""
+        events = GaugeMetricFamily("convstore_feed_lag_events", "Events not yet read", labels=["reader"])
+        seconds = GaugeMetricFamily("convstore_feed_lag_seconds", "Age of the oldest of them", labels=["reader"])
+        lags: dict[str, tuple[int, float]] = {}
+        for reader in list(self.readers):
+            if reader.name is not None:
+                n, age = reader.lag()
+                most, oldest = lags.get(reader.name, (0, 0.0))
+                lags[reader.name] = max(n, most), max(age, oldest)
+        for name, (n, age) in lags.items():
+            events.add_metric([name], n)
+            seconds.add_metric([name], age)
+        yield events
+        yield seconds
+
+    def observe_feed(self, state: Callable[[], Feed]) -> None:
+        """Have each scrape ask ``state``, such as ``lambda: store.feed_state(all_tenants=True)``, for the writers.
+
+        A scrape at which it raises leaves these metrics out.
+        """
+        self._state = state
 
     @classmethod
     def of(cls, registry: CollectorRegistry | None) -> Telemetry:
@@ -92,6 +141,19 @@ class Telemetry(Collector):
         if telemetry is None:
             telemetry = _known[registry] = cls(registry)
         return telemetry
+
+
+def _feed(state: Callable[[], Feed]) -> Iterator[Metric]:
+    try:
+        feed = state()
+    except Exception as e:  # noqa: BLE001 - whatever it says, the other metrics are to be had
+        logger().warning("the feed's state is missing from the metrics", error=str(e))
+        return
+    if feed.open_writers is not None:
+        text = "Transactions in flight that appended"
+        yield GaugeMetricFamily("convstore_feed_open_writers", text, value=feed.open_writers)
+    text = "Age of the transaction that holds the feed back"
+    yield GaugeMetricFamily("convstore_feed_blocked_seconds", text, value=feed.blocked_seconds)
 
 
 def logger(**bound: Any) -> structlog.stdlib.BoundLogger:

@@ -17,6 +17,8 @@ import unasync
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("eventstore", "projections")
 NAMES = {
+    "AsyncBackground": "Background",
+    "AsyncBell": "Bell",
     "AsyncBound": "Bound",
     "AsyncCaller": "Caller",
     "AsyncConnection": "Connection",
@@ -24,6 +26,7 @@ NAMES = {
     "AsyncConversation": "Conversation",
     "AsyncDeadline": "Deadline",
     "AsyncEventStore": "EventStore",
+    "AsyncHints": "Hints",
     "AsyncPooled": "Pooled",
     "AsyncRawCursor": "RawCursor",
     "AsyncRetrying": "Retrying",
@@ -32,6 +35,7 @@ NAMES = {
     "AsyncScope": "Scope",
     "AsyncStream": "Stream",
     "_AsyncAudit": "_Audit",
+    "AsyncSubscription": "Subscription",
     "AbstractAsyncContextManager": "AbstractContextManager",
 }
 

@@ -21,6 +21,15 @@ MAX_EVENT_BYTES = 16 * 1024 * 1024
 ORJSON = 1
 STDLIB = 2
 
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text[:20]} is beyond what a float holds")
+    return value
+
+
+_STDLIB = json.JSONDecoder(parse_float=_finite)
 _PLAIN = frozenset((str, int, bool, type(None)))
 # What orjson would convert by itself is refused by the walk before; these say it once more.
 _OPTIONS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
@@ -52,10 +61,13 @@ def encode(value: Json, path: str) -> tuple[int, bytes]:
 
 
 def decode(form: int, data: bytes | str | memoryview) -> Json:
-    """Return the value that ``encode`` was given."""
+    """Return the value that ``encode`` was given.
+
+    Raises ``ValueError`` or ``RecursionError`` for data that it has not written.
+    """
     if form == ORJSON:
         return orjson.loads(data)
-    return json.loads(bytes(data) if isinstance(data, memoryview) else data)
+    return _STDLIB.decode(_text(data))
 
 
 def encode_metadata(value: object, path: str) -> bytes | None:
@@ -74,13 +86,17 @@ def decode_metadata(data: bytes | str | None) -> dict[str, Json]:
     """Return an event's metadata. The standard library reads exactly what either encoder wrote."""
     if data is None:
         return {}
-    decoded: dict[str, Json] = json.loads(data)
+    decoded: dict[str, Json] = _STDLIB.decode(_text(data))
     return decoded
 
 
 def holds(value: Json) -> bool:
     """Say whether ``value`` is one that the log can hold, whatever its size."""
     return _holds(value, 0)
+
+
+def _text(data: bytes | str | memoryview) -> str:
+    return data if isinstance(data, str) else str(data, "utf-8")
 
 
 def _holds(value: Json, depth: int) -> bool:

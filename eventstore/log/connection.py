@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, LiteralString, Protocol, TypeAlias
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, LiteralString
+from weakref import WeakSet
 
 import psycopg
 from psycopg import RawCursor
@@ -38,13 +39,13 @@ from eventstore.errors import (
     UnsafeSetting,
 )
 from eventstore.log import binary, faults
+from eventstore.log.caller import Caller as Caller
+from eventstore.log.caller import Closes, Params
+from eventstore.log.caller import Row as Row
 from eventstore.log.deadline import Deadline
+from eventstore.log.hints import Hints
 from eventstore.log.lending import give, lend
 from eventstore.telemetry import Telemetry, logger
-
-Params: TypeAlias = Sequence[Any]
-Row: TypeAlias = tuple[Any, ...]
-
 
 _ADAPTERS = binary.adapters()
 
@@ -53,36 +54,14 @@ class _Lost(Exception):
     """The connection went away under a call that can be sent again."""
 
 
-class Caller(Protocol):
-    """What runs a statement: the store's pool, or a connection of the caller."""
-
-    commits: bool
-    """Whether a call is committed when it returns."""
-
-    def call(
-        self,
-        query: LiteralString,
-        params: Params,
-        *,
-        tenant: str | None,
-        action: str,
-        role: str,
-        again: Params | None = None,
-    ) -> list[Row]:
-        """Run a statement and return its rows; ``action`` and ``role`` are for the error where it may not run."""
-        ...
-
-    def transaction(self) -> AbstractContextManager[psycopg.Connection[Any]]:
-        """Give a connection for one transaction; a savepoint where the caller's is in one."""
-        ...
-
-
 class Pooled:
     """The store's own connections."""
 
     commits = True
 
-    def __init__(self, url: str, *, timeout: float, size: int, prepare: bool, telemetry: Telemetry) -> None:
+    def __init__(
+        self, url: str, *, timeout: float, size: int, prepare: bool, telemetry: Telemetry, hint: bool = False
+    ) -> None:
         if not isinstance(url, str):
             raise InvalidName("url", url, f"a libpq URL is a str, not {type(url).__name__}")
         try:
@@ -93,6 +72,9 @@ class Pooled:
         self.prepare = prepare
         self.login = ""
         self.refusal: SchemaOutOfDate | None = None
+        self.subscriptions: WeakSet[Closes] = WeakSet()
+        self.hints = Hints(self.beside)
+        self._hint = hint
         self._process = os.getpid()
         self._telemetry = telemetry
         self._deadline = Deadline(timeout)
@@ -137,10 +119,18 @@ class Pooled:
         """Return the connections. In a forked child they are the parent's, and left alone."""
         if os.getpid() != self._process:
             return
+        for subscription in list(self.subscriptions):
+            subscription.close()
+        self.hints.close()
         self._deadline.close()
         while self._hot:
             give(self._pool, self._hot.pop().connection)
         self._pool.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether no call can succeed any more."""
+        return self._pool.closed or os.getpid() != self._process
 
     def _reconnect(self, pool: ConnectionPool[psycopg.Connection[Row]]) -> None:
         """Go on trying once a second: left alone, the pool waits twice as long after each failure."""
@@ -162,6 +152,14 @@ class Pooled:
 
         Raises ``StoreUnavailable`` after that, with ``outcome="unknown"`` where it may have been carried out.
         """
+        rows = self._carried_out(query, params, tenant, action, role, again)
+        if self._hint and role == "convstore_writer":
+            self.hints.send()
+        return rows
+
+    def _carried_out(
+        self, query: LiteralString, params: Params, tenant: str | None, action: str, role: str, again: Params | None
+    ) -> list[Row]:
         if self.refusal is not None:
             raise self.refusal
         try:
@@ -287,6 +285,8 @@ class Pooled:
                 with conn.transaction():
                     yield conn
                     _check_alive(conn)
+                if self._hint:
+                    self.hints.send()
             except psycopg.OperationalError as e:
                 if isinstance(e, DeadlockDetected):
                     raise StoreUnavailable("the transaction and another one waited for each other; run it again") from e
@@ -304,6 +304,13 @@ class Bound:
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         self._conn = conn
+        self.hints: Hints | None = None
+        self.subscriptions: WeakSet[Closes] = WeakSet()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the caller has closed it."""
+        return self._conn.closed
 
     def call(
         self,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, LiteralString, Protocol, TypeAlias
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, LiteralString
+from weakref import WeakSet
 
 import psycopg
 from psycopg import AsyncRawCursor
@@ -37,13 +38,13 @@ from eventstore.errors import (
     UnsafeSetting,
 )
 from eventstore.log import binary, faults
+from eventstore.log.caller_async import AsyncCaller as AsyncCaller
+from eventstore.log.caller_async import Closes, Params
+from eventstore.log.caller_async import Row as Row
 from eventstore.log.deadline import AsyncDeadline
+from eventstore.log.hints_async import AsyncHints
 from eventstore.log.lending import give_async, lend_async
 from eventstore.telemetry import Telemetry, logger
-
-Params: TypeAlias = Sequence[Any]
-Row: TypeAlias = tuple[Any, ...]
-
 
 _ADAPTERS = binary.adapters()
 
@@ -52,36 +53,14 @@ class _Lost(Exception):
     """The connection went away under a call that can be sent again."""
 
 
-class AsyncCaller(Protocol):
-    """What runs a statement: the store's pool, or a connection of the caller."""
-
-    commits: bool
-    """Whether a call is committed when it returns."""
-
-    async def call(
-        self,
-        query: LiteralString,
-        params: Params,
-        *,
-        tenant: str | None,
-        action: str,
-        role: str,
-        again: Params | None = None,
-    ) -> list[Row]:
-        """Run a statement and return its rows; ``action`` and ``role`` are for the error where it may not run."""
-        ...
-
-    def transaction(self) -> AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]:
-        """Give a connection for one transaction; a savepoint where the caller's is in one."""
-        ...
-
-
 class AsyncPooled:
     """The store's own connections."""
 
     commits = True
 
-    def __init__(self, url: str, *, timeout: float, size: int, prepare: bool, telemetry: Telemetry) -> None:
+    def __init__(
+        self, url: str, *, timeout: float, size: int, prepare: bool, telemetry: Telemetry, hint: bool = False
+    ) -> None:
         if not isinstance(url, str):
             raise InvalidName("url", url, f"a libpq URL is a str, not {type(url).__name__}")
         try:
@@ -92,6 +71,9 @@ class AsyncPooled:
         self.prepare = prepare
         self.login = ""
         self.refusal: SchemaOutOfDate | None = None
+        self.subscriptions: WeakSet[Closes] = WeakSet()
+        self.hints = AsyncHints(self.beside)
+        self._hint = hint
         self._process = os.getpid()
         self._telemetry = telemetry
         self._deadline = AsyncDeadline(timeout)
@@ -136,10 +118,18 @@ class AsyncPooled:
         """Return the connections. In a forked child they are the parent's, and left alone."""
         if os.getpid() != self._process:
             return
+        for subscription in list(self.subscriptions):
+            subscription.close()
+        await self.hints.close()
         self._deadline.close()
         while self._hot:
             await give_async(self._pool, self._hot.pop().connection)
         await self._pool.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether no call can succeed any more."""
+        return self._pool.closed or os.getpid() != self._process
 
     async def _reconnect_async(self, pool: AsyncConnectionPool[psycopg.AsyncConnection[Row]]) -> None:
         """Go on trying once a second: left alone, the pool waits twice as long after each failure."""
@@ -161,6 +151,14 @@ class AsyncPooled:
 
         Raises ``StoreUnavailable`` after that, with ``outcome="unknown"`` where it may have been carried out.
         """
+        rows = await self._carried_out(query, params, tenant, action, role, again)
+        if self._hint and role == "convstore_writer":
+            self.hints.send()
+        return rows
+
+    async def _carried_out(
+        self, query: LiteralString, params: Params, tenant: str | None, action: str, role: str, again: Params | None
+    ) -> list[Row]:
         if self.refusal is not None:
             raise self.refusal
         try:
@@ -288,6 +286,8 @@ class AsyncPooled:
                 async with conn.transaction():
                     yield conn
                     _check_alive(conn)
+                if self._hint:
+                    self.hints.send()
             except psycopg.OperationalError as e:
                 if isinstance(e, DeadlockDetected):
                     raise StoreUnavailable("the transaction and another one waited for each other; run it again") from e
@@ -305,6 +305,13 @@ class AsyncBound:
 
     def __init__(self, conn: psycopg.AsyncConnection[Any]) -> None:
         self._conn = conn
+        self.hints: AsyncHints | None = None
+        self.subscriptions: WeakSet[Closes] = WeakSet()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the caller has closed it."""
+        return self._conn.closed
 
     async def call(
         self,

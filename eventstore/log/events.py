@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from eventstore.errors import EventUndecodable
+
 Json: TypeAlias = Any
 """Exactly dict with ``str`` keys, list, str, bool, None, int, finite float; depth at most 200."""
 
@@ -90,6 +92,52 @@ class Entry(NamedTuple):
     version: int
     item: Json
     summary: bool = False
+
+
+class UndecodableEvent(RecordedEvent):
+    """A recorded event that can't be decoded: all of its columns, and in place of its data the bytes and the error.
+
+    ``.data`` raises ``.error``, and so does ``.metadata`` where that is what can't be read: code that takes it for an
+    event like others fails there and not later. Code that can go on without it looks for this class, keeps
+    ``.raw_data``, and takes ``.cursor`` as of any event.
+    """
+
+    __slots__ = ("_metadata", "error", "format", "raw_data", "raw_metadata")
+
+    error: EventUndecodable
+    """Why not; its ``__cause__`` is what the decoder said."""
+    format: int
+    """Whose reading of ``raw_data`` was meant: 1 orjson's, 2 the standard library's."""
+    raw_data: bytes
+    raw_metadata: bytes | None
+    _metadata: dict[str, Json] | None
+
+    def __init__(self, *, metadata: dict[str, Json] | None, **columns: Any) -> None:
+        for name, value in columns.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_metadata", metadata)
+
+    @property
+    def data(self) -> Json:
+        """Raise the error."""
+        raise self.error.with_traceback(None)
+
+    @property
+    def metadata(self) -> dict[str, Json]:
+        """Return the metadata, or raise the error where they can't be decoded."""
+        if self._metadata is None:
+            raise self.error.with_traceback(None)
+        return self._metadata
+
+    def __repr__(self) -> str:
+        where = f"stream={self.stream!r}, version={self.version}, position={self.position}, type={self.type!r}"
+        return f"UndecodableEvent({where}, error={self.error.reason!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, UndecodableEvent) and self.hash == other.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, LiteralString
+from collections.abc import Sequence
+from typing import Any, Final, LiteralString
 
 import psycopg
 
-from eventstore.errors import CursorInvalid, StoreUnavailable
+from eventstore.errors import CursorInvalid
 from eventstore.log import cursors, faults
-from eventstore.log.connection_async import AsyncCaller
-from eventstore.log.events import RecordedEvent
-from eventstore.log.pause import pause_async
-from eventstore.log.rows import Blocker, FeedPage, recorded
-from eventstore.telemetry import logger
+from eventstore.log.connection_async import AsyncCaller, Row
+from eventstore.log.rows import Blocker, FeedPage, FeedState, recorded
 
-SHORTEST: Final = 0.002
-LONGEST: Final = 0.25
+LAG_COUNTED: Final = 10_000
+"""Events behind a cursor that are counted at most."""
 _FEED: Final[LiteralString] = "SELECT * FROM convstore.read_feed($1, $2, $3, $4, $5)"
+_STATE: Final[LiteralString] = "SELECT * FROM convstore.feed_state($1, $2, $3, $4)"
 _BLOCKERS: Final[LiteralString] = "SELECT pid, age_s, who, state, query FROM convstore.feed_blockers()"
 
 
@@ -29,52 +27,44 @@ async def feed_async(
     Raises ``CursorInvalid`` for a cursor that is none, of another incarnation, or ahead of the log, and
     ``IsolationLevelError`` in a transaction that can't serve it.
     """
-    place = cursors.decode(after)
-    try:
-        rows = await caller.call(
-            _FEED,
-            [tenant, place.position, place.incarnation, None if types is None else list(types), limit],
-            tenant=tenant,
-            action="read the feed",
-            role="convstore_reader",
-        )
-    except psycopg.Error as e:
-        if e.sqlstate == faults.CURSOR:
-            raise CursorInvalid(after, f"{e.diag.message_primary}; {e.diag.message_hint}") from e
-        raise
-    *events, last = rows
+    *events, last = await _ask(caller, _FEED, tenant, after, [None if types is None else list(types), limit])
     incarnation, held = last[19], last[20]
     found = [recorded(row[0], row[1:19], cursors.encode(row[4], incarnation)) for row in events]
     cursor = cursors.encode(last[4], incarnation) if last[4] > 0 else after
     blocker = await blocked_by_async(caller, tenant) if held and not found else None
-    return FeedPage(found, cursor, blocker)
+    return FeedPage(found, cursor, blocker, more=held is None)
+
+
+async def feed_state_async(caller: AsyncCaller, tenant: str | None, after: str | None) -> FeedState:
+    """Tell how far the feed is and how far a reader at ``after`` is behind; raises what ``feed_async`` raises."""
+    ((incarnation, position, events, seconds, writers, blocked, *blocker),) = await _ask(
+        caller, _STATE, tenant, after, [LAG_COUNTED]
+    )
+    return FeedState(
+        cursor=cursors.encode(position, incarnation) if position > 0 else None,
+        position=position,
+        lag_events=events,
+        lag_capped=events == LAG_COUNTED,
+        lag_seconds=seconds,
+        open_writers=writers,
+        blocked_by=Blocker(*blocker) if blocked else None,
+    )
+
+
+async def _ask(
+    caller: AsyncCaller, query: LiteralString, tenant: str | None, after: str | None, rest: list[Any]
+) -> list[Row]:
+    place = cursors.decode(after)
+    params = [tenant, place.position, place.incarnation, *rest]
+    try:
+        return await caller.call(query, params, tenant=tenant, action="read the feed", role="convstore_reader")
+    except psycopg.Error as e:
+        if e.sqlstate == faults.CURSOR:
+            raise CursorInvalid(after, f"{e.diag.message_primary}; {e.diag.message_hint}") from e
+        raise
 
 
 async def blocked_by_async(caller: AsyncCaller, tenant: str | None) -> Blocker | None:
     """Return who holds the feed back most, None where nobody does."""
     rows = await caller.call(_BLOCKERS, [], tenant=tenant, action="read the feed", role="convstore_reader")
     return Blocker(*rows[0]) if rows else None
-
-
-async def subscribe_async(
-    caller: AsyncCaller, tenant: str | None, after: str | None, types: Sequence[str] | None
-) -> AsyncIterator[RecordedEvent]:
-    """Yield events as they are committed, for ever; the next page is read when the last one was taken.
-
-    At least once: who keeps ``event.cursor`` after dealing with an event goes on there. An idle feed is asked less and
-    less often, four times a second at the least. A store that can't be reached is waited for.
-    """
-    wait = SHORTEST
-    while True:
-        try:
-            page = await feed_async(caller, tenant, after, types, 1000)
-        except StoreUnavailable as e:
-            logger(tenant=tenant).warning("the feed waits for the store", error=str(e))
-            await pause_async(LONGEST)
-            continue
-        for event in page.events:
-            yield event
-        wait = SHORTEST if page.events else min(wait * 2, LONGEST)
-        after = page.cursor
-        if not page.events:
-            await pause_async(wait)

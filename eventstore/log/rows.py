@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from eventstore.errors import ConvstoreError, EventUndecodable
 from eventstore.log import catalogue, codec
-from eventstore.log.events import RecordedEvent
+from eventstore.log.events import RecordedEvent, UndecodableEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +74,52 @@ class Blocker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """Events after a cursor in order of position, and where to go on; ``blocked_by`` where nothing came for it."""
+    """Events after a cursor in order of position, and where to go on; ``blocked_by`` where nothing came for it.
+
+    ``more``: the page was cut short, and the next one can be read at once. An event that can't be decoded is an
+    ``UndecodableEvent`` among the others.
+    """
 
     events: list[RecordedEvent]
     cursor: str | None
     blocked_by: Blocker | None
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FeedState:
+    """How far the feed is, how far a reader is behind, and who holds it back.
+
+    ``lag_events`` counts what is committed behind the reader's cursor, whether the feed gives it already or a writer
+    in flight holds it back; ``lag_capped`` where it stopped counting. ``lag_seconds`` is the age of the oldest of
+    them, 0 where there is none. ``open_writers`` counts transactions in flight that appended, in all tenants; None on
+    a stand-by, which can't see them.
+    """
+
+    cursor: str | None
+    """Where a reader begins that wants only what comes from now on; None where there is nothing yet."""
+    position: int
+    """Of the last event that the feed gives, of the tenant or of all; 0 where there is none."""
+    lag_events: int
+    lag_capped: bool
+    lag_seconds: float
+    open_writers: int | None
+    blocked_by: Blocker | None
+    """The one in flight that appended first; None where there is none."""
+
+    @property
+    def blocked_seconds(self) -> float:
+        """Age of the transaction that holds the feed back; 0 where none does, or where its age isn't shown."""
+        return (self.blocked_by.age_s or 0.0) if self.blocked_by is not None else 0.0
 
 
 def recorded(tenant: str, row: Sequence[Any], cursor: str | None = None) -> RecordedEvent:
-    """Decode one row of ``read_events``; data of an older schema version is brought up to date."""
+    """Decode one row of ``read_events``; data of an older schema version is brought up to date.
+
+    A type that is not known here is newer code's: its data is given as it is, since nobody here can take it for
+    another. A known type's data of a newer version, broken JSON, and what an upcaster fails on make an
+    ``UndecodableEvent``.
+    """
     (
         context,
         stream,
@@ -102,6 +140,14 @@ def recorded(tenant: str, row: Sequence[Any], cursor: str | None = None) -> Reco
         recorded_at,
         digest,
     ) = row[:18]
+    try:
+        given = codec.decode(form, data)
+        current = catalogue.upcast(kind, schema_version, given) if catalogue.knows(kind) else given
+        beside = codec.decode_metadata(metadata)
+    except MemoryError:
+        raise
+    except Exception as e:  # noqa: BLE001 - whatever a decoder or an upcaster says: the others' reader goes on
+        return _undecodable(tenant, row, cursor, e)
     return RecordedEvent(
         tenant=tenant,
         context=context,
@@ -111,8 +157,8 @@ def recorded(tenant: str, row: Sequence[Any], cursor: str | None = None) -> Reco
         event_id=event_id,
         type=kind,
         schema_version=schema_version,
-        data=catalogue.upcast(kind, schema_version, codec.decode(form, data)),
-        metadata=codec.decode_metadata(metadata),
+        data=current,
+        metadata=beside,
         subject=subject,
         agent=agent,
         call_id=call_id,
@@ -122,4 +168,38 @@ def recorded(tenant: str, row: Sequence[Any], cursor: str | None = None) -> Reco
         recorded_at=recorded_at,
         hash=digest,
         cursor=cursor,
+    )
+
+
+def _undecodable(tenant: str, row: Sequence[Any], cursor: str | None, cause: Exception) -> UndecodableEvent:
+    reason = str(cause) if isinstance(cause, ConvstoreError) else f"{type(cause).__name__}: {cause}"
+    error = EventUndecodable(row[1], row[2], row[5], reason if len(reason) <= 500 else reason[:499] + "…")
+    error.__cause__ = cause
+    try:
+        metadata: dict[str, Any] | None = codec.decode_metadata(row[9])
+    except (ValueError, RecursionError):
+        metadata = None
+    return UndecodableEvent(
+        tenant=tenant,
+        context=row[0],
+        stream=row[1],
+        version=row[2],
+        position=row[3],
+        event_id=row[4],
+        type=row[5],
+        schema_version=row[6],
+        format=row[7],
+        raw_data=row[8],
+        raw_metadata=row[9],
+        metadata=metadata,
+        subject=row[10],
+        agent=row[11],
+        call_id=row[12],
+        task_id=row[13],
+        run_id=row[14],
+        unique_key=row[15],
+        recorded_at=row[16],
+        hash=row[17],
+        cursor=cursor,
+        error=error,
     )

@@ -1,6 +1,6 @@
 -- A page of the feed: committed events after a cursor in order of position, none ever skipped, no writer kept waiting.
 -- The last row has no version: its position is the next cursor, always that of a committed event, never the bound; held
--- says that a writer in flight ended the page. Three statements, three snapshots: see feed_bound().
+-- says that a writer in flight ended the page, null that its limit did. Three statements, three snapshots: feed_bound().
 CREATE OR REPLACE FUNCTION read_feed(
   p_tenant      text,      -- null: all of them, for a login bound to all
   p_after       bigint,    -- 0: from the beginning
@@ -75,7 +75,8 @@ BEGIN
                     WHERE (e.tenant_id, e.position) > (tid, p_after) AND (e.tenant_id, e.position) <= (tid, f.bound)
                     ORDER BY e.tenant_id DESC, e.position DESC LIMIT 1))
            END,
-           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, life, f.bound < f.drawn
+           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, life,
+           CASE WHEN NOT cut.short THEN f.bound < f.drawn END
       FROM cut
     ORDER BY 5, 4 NULLS LAST;
 END $$;

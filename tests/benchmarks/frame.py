@@ -41,6 +41,10 @@ class Variant:
     before: Callable[[], object] = lambda: None
     goal: bool = False
     """Whether the row's target is for this one; the others show where the time goes."""
+    base: int = 0
+    """Which of the row's variants is the limit of this one."""
+    tell: Callable[[], str] = str
+    """What else there is to say, once all has run; may refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class Line:
     server_cpu: float | None
     wal: float | None
     wal_bare: float | None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,9 @@ def measure(row: Row, lab: Lab, rounds: int) -> Outcome:
         taken = [_round(variants, passes) for _ in range(rounds)]
     samples = [[one[index] for one in taken] for index in range(len(variants))]
     return Outcome(
-        row, rounds, [_line(row, variant, own, samples[0]) for variant, own in zip(variants, samples, strict=True)]
+        row,
+        rounds,
+        [_line(row, variant, own, samples[variant.base]) for variant, own in zip(variants, samples, strict=True)],
     )
 
 
@@ -169,6 +176,7 @@ def _line(row: Row, variant: Variant, samples: Sequence[Sample], limit: Sequence
         server_cpu=_median([sample.server_cpu for sample in samples]),
         wal=_median([sample.wal for sample in samples]),
         wal_bare=_median([sample.wal_bare for sample in samples]),
+        note=variant.tell(),
     )
 
 

@@ -115,6 +115,11 @@ class Lab:
         times = psutil.Process(pid).cpu_times()
         return float(times.user + times.system)
 
+    def backends(self, application_name: str) -> list[int]:
+        """Return the processes that serve connections of this name."""
+        query = "SELECT pid FROM pg_stat_activity WHERE application_name = %s ORDER BY pid"
+        return [pid for (pid,) in self._admin.execute(query, [application_name])]
+
     def bytes_of(self, database: str, *relations: str) -> int:
         """Return what tables take on disk, their indexes and TOAST included."""
         with psycopg.connect(self.url(database)) as conn:

@@ -43,6 +43,8 @@ def show(facts: dict[str, Any], outcomes: Sequence[Outcome]) -> None:
             cells = _cells(line)
             cells[2] = f"[{colour}]{cells[2]}[/]" if colour else cells[2]
             table.add_row("", *cells)
+            if line.note:
+                table.add_row("", f"  [dim]{line.note}[/]")
         Console().print(table)
         sys.stdout.write(LEGEND + "\n")
         return
@@ -51,6 +53,7 @@ def show(facts: dict[str, Any], outcomes: Sequence[Outcome]) -> None:
         if not index or rows[index - 1][0] is not outcome:
             sys.stdout.write(f"\n{outcome.row.number}  {_title(outcome)}\n")
         sys.stdout.write(PLAIN.format(*_cells(line)))
+        sys.stdout.write(f"  {line.note}\n" if line.note else "")
     sys.stdout.write(f"\n{LEGEND}\n")
 
 

@@ -39,7 +39,7 @@ def test_each_row_has_a_limit_and_figures(server: embedded.Server) -> None:
     for row in given["rows"]:
         limit, *others = row["lines"]
         assert limit["ratio"] == 1
-        assert [line["target"] for line in others if line["target"]] == [row["target"]]
+        assert {line["target"] for line in others if line["target"]} == {row["target"]}
         for line in row["lines"]:
             assert line["value"] > 0
             assert math.isfinite(line["ratio"])

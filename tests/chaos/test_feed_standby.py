@@ -120,10 +120,16 @@ def test_a_stand_by_reads_up_to_the_watermark_and_its_readers_miss_nothing(pair:
         pair.recorded()
         cursor = follow(pair.standby, cursor, seen)
         assert len(seen) == 1
+        state = pair.standby.feed_state(cursor)
+        assert (state.cursor, state.lag_events, state.open_writers, state.blocked_by) == (cursor, 1, None, None)
     pair.recorded()
     cursor = follow(pair.standby, cursor, seen)
     assert [event.data for event in seen] == ["before", "A", "B"]
     assert pair.standby.feed(pair.primary.feed().cursor).events == []
+    heard = pair.standby.subscribe(
+        all_tenants=True, hint=True, idle=0
+    )  # which a stand-by can't, and reads all the same
+    assert [event.data for event in heard] == ["before", "A", "B"]
     with pytest.raises(StoreUnavailable, match="primary"):
         pair.standby.conversation("s").append([1])
 

@@ -97,7 +97,7 @@ class Awaited:
             value = self._driver.run(value)
         if isinstance(value, Wrapped):
             return Awaited(self._driver, value)
-        if inspect.isasyncgen(value):
+        if isinstance(value, AsyncIterator):
             return self._iterated(value)
         if hasattr(value, "__aenter__"):
             return self._entered(value)

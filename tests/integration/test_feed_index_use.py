@@ -88,6 +88,18 @@ def test_a_small_tenants_feed_reads_no_entries_of_a_large_one(url: str, reads: R
     assert sum(entries.values()) <= 4 * (n + calls), entries
 
 
+def test_the_state_of_the_feed_reads_what_it_counts_and_little_else(url: str, reads: Reads) -> None:
+    store = EventStore.open(url)
+    small = store.for_tenant("small")
+    third = small.feed(limit=SMALL // 3).cursor  # type: ignore[attr-defined]
+    for _ in range(10):
+        assert small.feed_state(third).lag_events == SMALL - SMALL // 3  # type: ignore[attr-defined]
+    assert store.feed_state(all_tenants=True).lag_capped
+    scans, entries = reads.after(store)
+    assert scans == 0
+    assert sum(entries.values()) <= 10_000 + 10 * SMALL + 200, entries
+
+
 def test_a_small_tenants_feed_read_by_type_passes_over_its_own_events_alone(url: str, reads: Reads) -> None:
     store = EventStore.open(url)
     for _ in range(10):

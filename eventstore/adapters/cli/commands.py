@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from eventstore.adapters.cli import auditing, branching, conversing, demo, importing, reading, server
+from eventstore.adapters.cli import auditing, branching, conversing, demo, following, importing, reading, server
 from eventstore.adapters.cli.exits import Commands
 
 
@@ -27,6 +27,7 @@ for command in (
     conversing.compact,
     conversing.seen,
     reading.export,
+    following.tail,
     auditing.verify,
     server.up,
     server.down,

@@ -50,7 +50,7 @@ def options(command: Callable[Concatenate[Options, P], R]) -> Callable[..., R]:
         click.option(
             "--json",
             is_flag=True,
-            help="Answer in JSON: ls, replay and export in JSON lines, every other command in one document.",
+            help="Answer in JSON: ls, replay, export and tail in JSON lines, every other command in one document.",
         ),
         click.option("--tenant", envvar="CONVSTORE_TENANT", help="Whose data; CONVSTORE_TENANT, else 'default'."),
         click.option(

@@ -18,7 +18,7 @@ from eventstore.adapters.cli import output
 from eventstore.adapters.cli.options import Options, options
 from eventstore.adapters.cli.rendering import fields, readable
 from eventstore.errors import ConvstoreError, StreamNotFound
-from eventstore.log.events import Json, RecordedEvent
+from eventstore.log.events import Json, RecordedEvent, UndecodableEvent
 from eventstore.log.rows import StreamInfo
 
 PAGE: Final = 1000
@@ -186,16 +186,21 @@ def show(events: Iterator[RecordedEvent], *, lines: int | None) -> None:
     """Print events for the eye, each content folded to ``lines`` lines of the terminal; None is unfolded."""
     width = max(20, output.console().width - 6)
     for event in events:
-        agent = f"  {output.line(event.agent)}" if event.agent is not None else ""
-        output.say(
-            (f"{event.version:>4}", "bold"),
-            (f"  {output.utc(event.recorded_at)}", "dim"),
-            (f"  {output.line(event.type)}", "cyan"),
-            (agent, "magenta"),
-        )
-        text = readable(event)
-        for row in text.split("\n") if lines is None else output.fold(text, width=width, lines=lines):
-            output.say(f"      {row}")
+        show_one(event, f"{event.version:>4}", lines=lines, width=width)
+
+
+def show_one(event: RecordedEvent, place: str, *, lines: int | None, width: int) -> None:
+    """Print one event for the eye, headed by its place."""
+    agent = f"  {output.line(event.agent)}" if event.agent is not None else ""
+    output.say(
+        (place, "bold"),
+        (f"  {output.utc(event.recorded_at)}", "dim"),
+        (f"  {output.line(event.type)}", "cyan"),
+        (agent, "magenta"),
+    )
+    text = readable(event)
+    for row in text.split("\n") if lines is None else output.fold(text, width=width, lines=lines):
+        output.say(f"      {row}")
 
 
 @click.command()
@@ -251,6 +256,8 @@ def _export(store: EventStore, stream: StreamInfo) -> None:
         head["fork"] = {"parent": stream.parent, "at": stream.fork_at}
     write(output.dump(head)[:-1] + ',"events":[')
     for index, event in enumerate(store.conversation(stream.name).events((stream.fork_at or 0) + 1, stream.head)):
+        if isinstance(event, UndecodableEvent):
+            raise event.error
         shown = {key: value for key, value in fields(event).items() if key not in _ONCE_A_LINE}
         write(("," if index else "") + output.dump(shown))
     write("]}\n")

@@ -6,13 +6,15 @@ from typing import Any
 
 from eventstore.adapters.cli.output import compact, visible
 from eventstore.log import catalogue
-from eventstore.log.events import ITEM, Json, RecordedEvent
+from eventstore.log.events import ITEM, Json, RecordedEvent, UndecodableEvent
 
 _ITEMS = (ITEM, "summary.appended")
 
 
 def readable(event: RecordedEvent) -> str:
     """Give the content of an event as text, safe to show; an item in its own form, anything else as JSON."""
+    if isinstance(event, UndecodableEvent):
+        return visible(f"can't be decoded: {event.error.reason}\n{_text(event.raw_data)}")
     text = item_text(event.data) if event.type in _ITEMS else None
     return visible(compact(event.data) if text is None else text)
 
@@ -74,7 +76,18 @@ def _part(part: Json) -> str:
 
 
 def fields(event: RecordedEvent) -> dict[str, Any]:
-    """Give all of an event as JSON values; ``schema_version`` is that of the data as it is shown here."""
+    """Give all of an event as JSON values; ``schema_version`` is that of the data as it is shown here.
+
+    One that can't be decoded has ``error``, ``raw_data`` and ``raw_metadata`` in place of data and metadata.
+    """
+    content: dict[str, Any]
+    if isinstance(event, UndecodableEvent):
+        version = event.schema_version
+        beside = None if event.raw_metadata is None else _text(event.raw_metadata)
+        content = {"error": event.error.reason, "raw_data": _text(event.raw_data), "raw_metadata": beside}
+    else:
+        version = catalogue.current_version(event.type) if catalogue.knows(event.type) else event.schema_version
+        content = {"data": event.data, "metadata": event.metadata}
     return {
         "tenant": event.tenant,
         "context": event.context,
@@ -83,9 +96,8 @@ def fields(event: RecordedEvent) -> dict[str, Any]:
         "position": event.position,
         "event_id": str(event.event_id),
         "type": event.type,
-        "schema_version": catalogue.current_version(event.type),
-        "data": event.data,
-        "metadata": event.metadata,
+        "schema_version": version,
+        **content,
         "subject": event.subject,
         "agent": event.agent,
         "call_id": event.call_id,
@@ -95,3 +107,7 @@ def fields(event: RecordedEvent) -> dict[str, Any]:
         "recorded_at": event.recorded_at.isoformat(),
         "hash": event.hash.hex(),
     }
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="backslashreplace")

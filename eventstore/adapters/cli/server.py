@@ -121,10 +121,11 @@ def _state_of(to: Options, url: str) -> dict[str, Any]:
     """Ask a store how it is."""
     wanted = sql_files.load()
     state: dict[str, Any] = {"url": hints.url_of(url), "reachable": True, "error": None, "code_schema": wanted.version}
-    state |= {"schema": None, "pending": []}
+    state |= {"schema": None, "pending": [], "feed": None}
     try:
         with EventStore.open(url, tenant=to.tenant, timeout=to.timeout) as store:
             files = store.schema()
+            state["feed"] = _feed(store)
     except StoreUnavailable as e:
         state |= {"reachable": False, "error": e.reason}
     except (ConvstoreError, psycopg.Error) as e:
@@ -132,6 +133,16 @@ def _state_of(to: Options, url: str) -> dict[str, Any]:
     else:
         state |= {"schema": _version(files), "pending": [each.name for each in files if each.state != "applied"]}
     return state
+
+
+def _feed(store: EventStore) -> dict[str, Any] | None:
+    """Tell how far the tenant's feed is and who holds it back; None where this login may not read it, or not yet."""
+    try:
+        feed = store.feed_state()
+    except ConvstoreError:
+        return None
+    blocked = None if feed.blocked_by is None else feed.blocked_by._asdict()
+    return {"position": feed.position, "open_writers": feed.open_writers, "blocked_by": blocked}
 
 
 def _version(files: Sequence[FileState]) -> int:
@@ -179,3 +190,18 @@ def _tell_store(store: dict[str, Any]) -> None:
     run = hints.again(click.get_current_context(), "migrate")
     pending = f"pending: {', '.join(store['pending'])}; run: {run}" if store["pending"] else "nothing pending"
     output.say(f"  reachable; schema {store['schema']} of {store['code_schema']}, {pending}")
+    if store["feed"] is not None:
+        output.say(f"  feed: {_feed_line(store['feed'])}")
+
+
+def _feed_line(feed: dict[str, Any]) -> str:
+    at = f"up to position {feed['position']}"
+    blocked = feed["blocked_by"]
+    if feed["open_writers"] is None:
+        return f"{at}; a stand-by, which reads up to the watermark"
+    if blocked is None:
+        return f"{at}; no writer in flight"
+    age = "" if blocked["age_s"] is None else f" for {blocked['age_s']:.1f} s"
+    who = "" if blocked["pid"] is None else f" by pid {blocked['pid']}"
+    words = f"{at}; {feed['open_writers']} in flight, held back{age}{who} ({blocked['state']})"
+    return words + (f": {output.line(blocked['who'])}" if blocked["who"] is not None else "")

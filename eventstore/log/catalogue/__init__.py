@@ -17,6 +17,7 @@ CATALOGUE.freeze()
 check = CATALOGUE.check
 upcast = CATALOGUE.upcast
 load = CATALOGUE.load
+knows = CATALOGUE.knows
 types = CATALOGUE.types
 current_version = CATALOGUE.current_version
 
@@ -30,6 +31,7 @@ __all__ = [
     "Envelope",
     "check",
     "current_version",
+    "knows",
     "load",
     "types",
     "upcast",

@@ -137,6 +137,10 @@ class Catalogue:
             data = kind.upcasters[version](data)
         return data
 
+    def knows(self, event_type: str) -> bool:
+        """Tell whether the type is of this catalogue, or one of the user's own."""
+        return self._find(event_type) is not None
+
     def types(self) -> tuple[str, ...]:
         """Name every type of the catalogue, sorted; the user's own are not among them."""
         return tuple(sorted(self._kinds))
