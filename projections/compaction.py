@@ -7,7 +7,7 @@ originals. It takes earlier compactions whole or not at all, and never a call wi
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventstore.errors import CompactionConflict
@@ -15,7 +15,7 @@ from eventstore.log.events import Entry
 from projections.intervals import Interval
 from projections.pairs import bonds, is_reasoning
 from projections.retraction import check_range
-from projections.transcript import Piece, Ranges
+from projections.transcript import Ranges
 from projections.windows import check_number
 
 
@@ -34,20 +34,6 @@ class Plan:
     held_by: int | None = None
 
 
-def candidates(ranges: Ranges, at: int, *, covers: object = None, merge: bool = False) -> Iterator[Piece]:
-    """Yield the pieces of the transcript at version ``at`` that ``plan`` needs, newest first.
-
-    Raises:
-        InvalidItem: ``covers`` is no range of the stream.
-    """
-    if covers is not None:
-        check_range("covers", covers, at)
-    if covers is not None or merge or not ranges.compactions:
-        return ranges.newest(at)
-    after = ranges.kept_within(ranges.compactions[-1].covers[1] + 1, at)
-    return (Piece(*piece) for piece in reversed(after))
-
-
 def plan(
     ranges: Ranges,
     at: int,
@@ -62,7 +48,7 @@ def plan(
     Args:
         ranges: the ranges at ``at``; their ``control`` is what the compaction is decided on.
         at: the version that the decision looks at; later items stay.
-        entries: the transcript's entries in ``candidates``, in the transcript's order.
+        entries: the transcript at ``at``, whole and in order.
         covers: (from, to), both inclusive; a version counts where it stands, so summaries count by what they
             stand for. Widened to whole compactions, and to calls with their results.
             Default: from the last compaction on.
@@ -84,10 +70,9 @@ def plan(
     if not inside:
         return Plan()
     low, high = inside[0], inside[-1]
-    end = min(high, len(entries) - 1 - (keep_last or 0))
-    ties = _ties(entries, places)
-    low, end, held_by = _whole(ties, low, end, widen=covers is not None and end == high)
-    if end < inside[0]:
+    most = len(entries) - 1 - (keep_last or 0)
+    low, end, held_by = _whole(_ties(entries, places), low, min(high, most), most, widen=covers is not None)
+    if end < low:
         return Plan(held_by=None if held_by is None else entries[held_by].version)
     begin = max(first, ranges.cleared + 1) if covers is not None and not merge else places[low][0]
     stop = last if covers is not None and end == high else places[end][1]
@@ -137,10 +122,12 @@ def _ties(entries: Sequence[Entry], places: Sequence[Interval]) -> list[tuple[in
     return ties
 
 
-def _whole(ties: Sequence[tuple[int, int | None]], low: int, high: int, *, widen: bool) -> tuple[int, int, int | None]:
-    """Move the ends so that no tie is cut: the start down; the end up if ``widen``, else down.
+def _whole(
+    ties: Sequence[tuple[int, int | None]], low: int, high: int, most: int, *, widen: bool
+) -> tuple[int, int, int | None]:
+    """Move each end so that no tie is cut: if ``widen`` outwards, but the end not beyond ``most``; else inwards.
 
-    An open call moves the end down in any case. Gives the ends and the open call that held them.
+    An open call moves the end inwards in any case. Gives the ends and the open call that held them.
     """
     held_by = None
     moved = True
@@ -150,9 +137,10 @@ def _whole(ties: Sequence[tuple[int, int | None]], low: int, high: int, *, widen
             starts = low <= first <= high
             if second is None:
                 if starts:
-                    high, widen, held_by, moved = first - 1, False, first, True
+                    high, most, held_by, moved = first - 1, first - 1, first, True
             elif starts and second > high:
-                high, moved = (second if widen else first - 1), True
+                high = second if widen and second <= most else first - 1
+                most, moved = (most if high == second else high), True
             elif first < low <= second <= high:
-                low, moved = first, True
+                low, moved = (first if widen else second + 1), True
     return low, high, held_by

@@ -33,7 +33,6 @@ def retract_last(ranges: Ranges, at: int, taken: Sequence[tuple[int, bool]]) -> 
     ``at`` is not in it.
     """
     items = [version for version, summary in taken if not summary]
-    found: list[Interval] = [(version, version) for version, summary in taken if summary]
     swept: list[Interval] = []
     end = at
     for compaction in reversed(ranges.compactions):
@@ -46,7 +45,7 @@ def retract_last(ranges: Ranges, at: int, taken: Sequence[tuple[int, bool]]) -> 
     for compaction in ranges.compactions:
         for piece in compaction.shown:
             subtract(swept, *piece)
-    return union([*found, *swept])
+    return union([*swept, *((version, version) for version, _ in taken)])
 
 
 def retract_versions(ranges: Ranges, at: int, versions: object) -> list[Interval]:

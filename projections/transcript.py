@@ -133,13 +133,13 @@ class Ranges:
         return 1 + _deepest(self.overlapped(first, last)) if basis == "summary" else 1
 
     def dumps(self) -> dict[str, Json]:
-        """Give a checkpoint: a JSON value of small numbers, about 4 bytes for each end of an interval."""
+        """Give a checkpoint: a JSON value of small numbers, a few bytes an interval, some 20 a compaction."""
         return {
             "format": _FORMAT,
             "control": self.control,
             "cleared": self.cleared,
             "kept": _steps(self.kept),
-            "compactions": [[c.version, *c.covers, c.depth, int(c.stale), *_steps(c.shown)] for c in self.compactions],
+            "compactions": _rows(self.compactions),
         }
 
     @classmethod
@@ -155,10 +155,7 @@ class Ranges:
         try:
             return cls(
                 kept=_intervals(checkpoint["kept"]),
-                compactions=tuple(
-                    Compaction(version, (first, last), _intervals(shown), depth, bool(stale))
-                    for version, first, last, depth, stale, *shown in checkpoint["compactions"]
-                ),
+                compactions=tuple(_compactions(checkpoint["compactions"])),
                 control=checkpoint["control"],
                 cleared=checkpoint["cleared"],
             )
@@ -266,17 +263,35 @@ def _deepest(compactions: Iterable[Compaction]) -> int:
     return max((compaction.depth for compaction in compactions), default=0)
 
 
-def _steps(pieces: Iterable[Interval]) -> list[int]:
-    """Write intervals as steps from end to end; an open one has no last step."""
-    steps, before = [], 0
+def _rows(compactions: Iterable[Compaction]) -> list[list[int]]:
+    """Write each compaction in steps from the one before it, its summaries in steps from itself."""
+    rows, version, last = [], 0, 0
+    for c in compactions:
+        steps = [c.version - version, c.covers[0] - last, c.covers[1] - c.covers[0]]
+        version, last = c.version, c.covers[1]
+        rows.append([*steps, c.depth, int(c.stale), *_steps(c.shown, version)])
+    return rows
+
+
+def _compactions(rows: Iterable[Iterable[int]]) -> Iterator[Compaction]:
+    version, last = 0, 0
+    for later, gap, length, depth, stale, *shown in rows:
+        version, first = version + later, last + gap
+        last = first + length
+        yield Compaction(version, (first, last), _intervals(shown, version), depth, bool(stale))
+
+
+def _steps(pieces: Iterable[Interval], before: int = 0) -> list[int]:
+    """Write intervals as steps from end to end, beginning at ``before``; an open one has no last step."""
+    steps = []
     for first, last in pieces:
         steps += [first - before] if last == OPEN else [first - before, last - first]
         before = last
     return steps
 
 
-def _intervals(steps: Iterable[int]) -> tuple[Interval, ...]:
-    ends, at = [], 0
+def _intervals(steps: Iterable[int], at: int = 0) -> tuple[Interval, ...]:
+    ends = []
     for step in steps:
         at += step
         ends.append(at)

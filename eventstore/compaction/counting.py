@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol
 
 from eventstore.errors import InvalidItem, describe
 from eventstore.log import codec
-from eventstore.log.events import Json
+from projections.tokens import BYTES_PER_TOKEN, Counter, encoded_size, estimate
 
-BYTES_PER_TOKEN: Final = 3.75
-"""Of compact JSON, in UTF-8. Measured with the vocabularies o200k_base and cl100k_base on 129 recorded conversations in
-English, of one agent and of several: 3.77 and 3.75 over all, 3.0 to 4.8 in a single conversation, so that an estimate
-of it lies 20 % under to 27 % over its tokens. Other contents stray further: samples of Chinese, Japanese,
-Arabic and Russian had 4.2 to 8 bytes a token (estimated up to twice too high), base64 has 1.5 (2.5 times too low)."""
-
-Counter: TypeAlias = Callable[[Json], int]
-"""Gives the tokens of one item."""
+__all__ = ["BYTES_PER_TOKEN", "Counter", "Tokenizer", "encoded_size", "estimate", "exact"]
 
 
 class Tokenizer(Protocol):
@@ -24,15 +17,6 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str, /) -> Sized:
         """Give the tokens of ``text``."""
-
-
-def estimate(item: Json) -> int:
-    """Estimate an item's tokens from the bytes of its compact JSON; see ``BYTES_PER_TOKEN`` for how far off it is.
-
-    Raises:
-        InvalidItem: no JSON value.
-    """
-    return round(encoded_size(item) / BYTES_PER_TOKEN)
 
 
 def exact(tokenizer: Tokenizer) -> Counter:
@@ -48,8 +32,3 @@ def exact(tokenizer: Tokenizer) -> Counter:
     if not callable(encode) or isinstance(tokenizer, str):  # a name, which has an encode of its own
         raise InvalidItem("tokenizer", f"{describe(tokenizer)} should be a tokenizer: have a method encode(text)")
     return lambda item: len(encode(codec.encode(item, "item")[1].decode()))
-
-
-def encoded_size(item: Json) -> int:
-    """Give the bytes of an item's compact JSON."""
-    return len(codec.encode(item, "item")[1])

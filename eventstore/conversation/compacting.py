@@ -18,8 +18,8 @@ from eventstore.conversation.stream import Stream
 from eventstore.conversation.transcripts import Basis, fetch, read_basis, read_shown
 from eventstore.errors import InvalidItem, describe
 from eventstore.log import batch as batches
-from eventstore.log.events import AppendResult, Event, Json
-from projections.compaction import Plan, candidates, moved, plan
+from eventstore.log.events import AppendResult, Entry, Event, Json
+from projections.compaction import Plan, moved, plan
 from projections.transcript import Piece
 
 SUMMARY, COMPACTED = "summary.appended", "history.compacted"
@@ -71,14 +71,13 @@ def compact(stream: Stream, wanted: Wanted, *, agent: str | None, key: str | Non
     basis = read_basis(caller, tenant, name, None, None)
     if basis is None:
         return None
-    if wanted.when is not None and not _holds(stream, basis, wanted.when):
+    shown = read_shown(caller, tenant, name, basis)
+    if wanted.when is not None and not _holds(stream, basis, shown, wanted.when):
         return None
-    pieces = candidates(basis.ranges, basis.version, covers=wanted.covers, merge=wanted.merge)
-    entries = fetch(caller, tenant, name, basis, pieces, None)
     todo = plan(
         basis.ranges,
         basis.version,
-        entries,
+        shown,
         covers=wanted.covers,
         keep_last=wanted.keep_last,
         merge=wanted.merge,
@@ -101,8 +100,7 @@ def compact(stream: Stream, wanted: Wanted, *, agent: str | None, key: str | Non
     raise moved(basis.ranges.control, decided)
 
 
-def _holds(stream: Stream, basis: Basis, when: Callable[[Situation], bool]) -> bool:
-    shown = read_shown(stream.route.caller, stream.tenant, stream.name, basis)
+def _holds(stream: Stream, basis: Basis, shown: list[Entry], when: Callable[[Situation], bool]) -> bool:
     oldest = None
     first = next((entry.version for entry in shown if not entry.summary), None)
     if first is not None:

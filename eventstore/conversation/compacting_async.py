@@ -18,8 +18,8 @@ from eventstore.conversation.stream_async import AsyncStream
 from eventstore.conversation.transcripts_async import Basis, fetch_async, read_basis_async, read_shown_async
 from eventstore.errors import InvalidItem, describe
 from eventstore.log import batch as batches
-from eventstore.log.events import AppendResult, Event, Json
-from projections.compaction import Plan, candidates, moved, plan
+from eventstore.log.events import AppendResult, Entry, Event, Json
+from projections.compaction import Plan, moved, plan
 from projections.transcript import Piece
 
 SUMMARY, COMPACTED = "summary.appended", "history.compacted"
@@ -73,14 +73,13 @@ async def compact_async(
     basis = await read_basis_async(caller, tenant, name, None, None)
     if basis is None:
         return None
-    if wanted.when is not None and not await _holds(stream, basis, wanted.when):
+    shown = await read_shown_async(caller, tenant, name, basis)
+    if wanted.when is not None and not await _holds(stream, basis, shown, wanted.when):
         return None
-    pieces = candidates(basis.ranges, basis.version, covers=wanted.covers, merge=wanted.merge)
-    entries = await fetch_async(caller, tenant, name, basis, pieces, None)
     todo = plan(
         basis.ranges,
         basis.version,
-        entries,
+        shown,
         covers=wanted.covers,
         keep_last=wanted.keep_last,
         merge=wanted.merge,
@@ -105,8 +104,7 @@ async def compact_async(
     raise moved(basis.ranges.control, decided)
 
 
-async def _holds(stream: AsyncStream, basis: Basis, when: Callable[[Situation], bool]) -> bool:
-    shown = await read_shown_async(stream.route.caller, stream.tenant, stream.name, basis)
+async def _holds(stream: AsyncStream, basis: Basis, shown: list[Entry], when: Callable[[Situation], bool]) -> bool:
     oldest = None
     first = next((entry.version for entry in shown if not entry.summary), None)
     if first is not None:

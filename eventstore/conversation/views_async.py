@@ -12,7 +12,7 @@ from eventstore.log.connection_async import AsyncCaller
 from eventstore.log.events import Json
 from projections.windows import check_number, window
 
-COUNTER: Final = "bytes/4"
+COUNTER: Final = "bytes/3.75"
 """How ``max_tokens`` counts: kept with a receipt, since another way would give another view."""
 
 

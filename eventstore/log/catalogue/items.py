@@ -28,7 +28,8 @@ class SummaryAppended(AnyJson):
 class HistoryCompacted(Data):
     """The ``items`` summaries just before this event stand for the range ``covers``.
 
-    ``depth`` counts the summaries between this one and originals; ``digest`` is that of the source.
+    ``depth`` is 1 for a summary made from originals, else one more than the deepest it was made from; ``digest`` is
+    that of the source.
     """
 
     covers: Range
