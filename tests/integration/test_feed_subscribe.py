@@ -26,13 +26,14 @@ class Pauses:
         self.lengths: list[float] = []
         self._steps = list(steps)
 
-    def __call__(self, seconds: float) -> None:
+    def __call__(self, seconds: float) -> bool:
+        """Tell whether the step rang the bell."""
         self.lengths.append(seconds)
         assert self._steps, "it polls on with nothing left to come"
-        self._steps.pop(0)()
+        return self._steps.pop(0)() is True
 
-    async def paused(self, seconds: float) -> None:
-        self(seconds)
+    async def paused(self, seconds: float) -> bool:
+        return self(seconds)
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -232,11 +233,12 @@ def test_a_subscription_ends_after_its_idle_time_and_no_pause_is_longer_than_wha
         monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
 
     class Clock(Pauses):
-        def __call__(self, seconds: float) -> None:
+        def __call__(self, seconds: float) -> bool:
             self.lengths.append(seconds)
             now[0] += seconds
             if len(self.lengths) == 4:
                 store.conversation("s").append([1])
+            return False
 
     clock = Clock()
     assert take(subscribed(clock, idle=1.0), 9) == [1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -195,12 +194,19 @@ def test_pauses_are_longer_while_hints_are_heard_and_no_more_once_one_was_missin
     def silently() -> None:
         store.conversation("s").append([1])
 
-    pauses = Pauses(*[NOTHING] * 12, hint, *[NOTHING] * 12, silently, *[NOTHING] * 12, silently)
+    def hinted() -> bool:
+        silently()
+        hints.heard += 1
+        return True
+
+    idle = [NOTHING] * 12
+    pauses = Pauses(*idle, hint, *idle, hinted, *idle, silently, *idle, silently)
     monkeypatch.setattr(Bell, "wait", lambda _, seconds: pauses(seconds))
     with subscribing:
-        assert take(subscribing.subscribe(hint=True), 2) == [1, 1]
-    before, trusting, after = pauses.lengths[:13], pauses.lengths[13:26], pauses.lengths[26:]
+        assert take(subscribing.subscribe(hint=True), 3) == [1, 1, 1]
+    before, trusting, still, after = (pauses.lengths[n : n + 13] for n in range(0, 52, 13))
     assert max(before) == 0.25
     assert trusting[-1] == 2.0
-    assert all(two <= 2 * one for one, two in itertools.pairwise(trusting))
+    assert still[0] == 0.002  # soon again after a hint
+    assert still[-1] == 2.0
     assert max(after) == 0.25
