@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,8 +16,9 @@ from click.core import ParameterSource
 from psycopg import sql
 
 from eventstore import Conversation, EventStore, embedded
-from eventstore.adapters.cli import exits, hints, output
+from eventstore.adapters.cli import demo_branches, exits, hints, output
 from eventstore.adapters.cli.auditing import place
+from eventstore.adapters.cli.demo_story import Follower, Story
 from eventstore.adapters.cli.importing import Tally, run, split
 from eventstore.adapters.cli.lines import Files
 from eventstore.adapters.cli.options import Options, options
@@ -31,33 +31,6 @@ _Connection: TypeAlias = psycopg.Connection[Any]
 SAMPLE: Final = Path(__file__).with_name("sample.jsonl")
 _SHOWN_EVENTS: Final = 30
 _REFUND: Final = {"type": "message", "role": "system", "content": "refund booked: 6450 cents"}
-
-
-class Story:
-    """The steps, told one by one with the time that each took."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self.steps: list[dict[str, Any]] = []
-        self._quiet = quiet
-        self._since = time.perf_counter()
-
-    @property
-    def ok(self) -> bool:
-        """Whether everything went as promised."""
-        return all(step["ok"] for step in self.steps)
-
-    def begin(self) -> None:
-        """Start the clock of the next step."""
-        self._since = time.perf_counter()
-
-    def tell(self, step: str, text: str, *, ok: bool = True) -> None:
-        """Stop the clock and say what was seen."""
-        seconds = time.perf_counter() - self._since
-        self.steps.append({"step": step, "text": text, "ok": ok, "seconds": round(seconds, 6)})
-        if not self._quiet:
-            took = f"{seconds * 1000:8.1f} ms" if seconds < 1 else f"{seconds:8.2f} s "
-            output.say((took, "dim"), (f"  {step:<9}", "bold green" if ok else "bold red"), f" {output.line(text)}")
-        self.begin()
 
 
 @click.command()
@@ -83,9 +56,13 @@ def demo(to: Options, files: tuple[str, ...]) -> int:
             raise InvalidItem("items", "the first conversation has none; give a file whose first one has")
         number = uuid.uuid4().hex[:8]
         chat = store.conversation(f"demo-{number}", tags={"made-by": "convstore demo"})
+        follower = Follower(store)
         _append(story, chat, items)
         with psycopg.connect(url) as conn:
             _with_business(story, store, chat, conn, f"demo_refunds_{number}")
+            branch = demo_branches.fork(story, store, chat)
+            more = demo_branches.compact(story, chat)
+            follower.tell(story, store, demo_branches.streams(chat, branch, more))
             _verify(story, store)
             if not to.json:
                 _replay(chat)
@@ -95,7 +72,7 @@ def demo(to: Options, files: tuple[str, ...]) -> int:
         output.say_json({"ok": story.ok, "stream": chat.name, "steps": story.steps})
     else:
         unset = "" if to.url is None or _at_url() else ", with CONVSTORE_URL unset"
-        looks = ("ls", f"replay {chat.name}", "verify")
+        looks = ("ls", f"replay {chat.name}", f"tree {chat.name}", "verify")
         output.say(f"look around{unset}: {', '.join(map(_again, looks))}")
     return 0 if story.ok else exits.NO
 
