@@ -163,7 +163,7 @@ class StreamCheck:
             return "its content does not have the hash that was recorded"
         if row.type == "stream.forked":
             told = json.loads(row.data)
-            if (told.get("owner", told["parent"]), told["at"]) != self._fork:
+            if not isinstance(told, dict) or (told.get("owner", told.get("parent")), told.get("at")) != self._fork:
                 return f"it says that it branches off {told}, the stream's row says {self._fork}"
         self.version = row.version
         self._position = row.position

@@ -47,14 +47,14 @@ def kin(streams: Sequence[StreamInfo], name: str) -> list[StreamInfo]:
     """Pick out of a context's streams those that descend from the same root as one of them, parents first."""
     by_name = {stream.name: stream for stream in streams}
     root = by_name.get(name)
-    while root is not None and root.parent is not None:
-        root = by_name.get(root.parent)
+    for _ in streams:  # not for ever, should the rows have been tampered with
+        root = root if root is None or root.parent is None else by_name.get(root.parent)
     branches: dict[str | None, list[StreamInfo]] = {}
     for stream in streams:
         branches.setdefault(stream.parent, []).append(stream)
     found = [] if root is None else [root]
     for stream in found:  # grows meanwhile
-        found += sorted(branches.get(stream.name, ()), key=lambda branch: (branch.fork_at or 0, branch.created_at))
+        found += sorted(branches.pop(stream.name, ()), key=lambda branch: (branch.fork_at or 0, branch.created_at))
     return found
 
 

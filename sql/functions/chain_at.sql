@@ -11,9 +11,14 @@ DECLARE
   e        record;
   previous record;
 BEGIN
-  SELECT chain, recorded_at INTO e FROM events
-   WHERE context_id = p_context_id AND stream_id = p_stream_id AND version = p_version;
-  IF NOT FOUND OR e.chain IS NOT NULL THEN
+  -- By order, not by equality: so only the primary key serves, also on a table without statistics, where a part of the
+  -- index on ids would seem as good and read the whole stream.
+  SELECT context_id, stream_id, version, chain, recorded_at INTO e FROM events
+   WHERE (context_id, stream_id, version) >= (p_context_id, p_stream_id, p_version)
+   ORDER BY context_id, stream_id, version LIMIT 1;
+  IF (e.context_id, e.stream_id, e.version) IS DISTINCT FROM (p_context_id, p_stream_id, p_version) THEN
+    RETURN NULL;
+  ELSIF e.chain IS NOT NULL THEN
     RETURN e.chain;
   END IF;
   SELECT version, chain INTO previous FROM events
@@ -21,7 +26,9 @@ BEGIN
      AND (context_id, stream_id, version) >= (p_context_id, p_stream_id, 1::bigint) AND chain IS NOT NULL
    ORDER BY context_id DESC, stream_id DESC, version DESC LIMIT 1;
   RETURN append_chain(previous.chain, p_origin, coalesce(previous.version, 0) + 1, e.recorded_at,
-    (SELECT string_agg(int8send(position) || hash, '' ORDER BY version) FROM events
-      WHERE context_id = p_context_id AND stream_id = p_stream_id
-        AND version BETWEEN coalesce(previous.version, 0) + 1 AND p_version));
+    (SELECT string_agg(int8send(r.position) || r.hash, '' ORDER BY r.version)
+       FROM (SELECT version, position, hash FROM events
+              WHERE (context_id, stream_id, version) > (p_context_id, p_stream_id, coalesce(previous.version, 0))
+                AND (context_id, stream_id, version) <= (p_context_id, p_stream_id, p_version)
+              ORDER BY context_id, stream_id, version LIMIT p_version - coalesce(previous.version, 0)) r));
 END $$;

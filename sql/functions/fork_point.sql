@@ -14,12 +14,12 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
   part   record;
   forks  bigint;   -- one at the beginning of a branch's own part, none of a root's
-  others bigint;
-  found  bigint;
+  others bigint;   -- what else lies before the item wanted; in all of the part, where it ends before
+  most   bigint;
 BEGIN
   IF p_items IS NULL THEN
-    version := coalesce(
-      (SELECT e.version FROM lineage(p_context_id, p_stream_id, 1, NULL) l JOIN events e
+    version := coalesce( -- an id of a parent's event may come again on the branch
+      (SELECT min(e.version) FROM lineage(p_context_id, p_stream_id, 1, NULL) l JOIN events e
            ON e.context_id = p_context_id AND e.stream_id = l.stream_id AND e.event_id = p_event_id
         WHERE e.version > l.after AND e.version <= l.upto),
       (SELECT min(e.version) FROM lineage(p_context_id, p_stream_id, 1, NULL) l JOIN events e
@@ -33,21 +33,22 @@ BEGIN
     RETURN;
   END IF;
   FOR part IN SELECT * FROM lineage(p_context_id, p_stream_id, 1, NULL) l ORDER BY l.after LOOP
-    forks := (SELECT count(*) FROM events e WHERE e.context_id = p_context_id AND e.stream_id = part.stream_id
-                 AND e.version = part.after + 1 AND e.type = 'stream.forked');
-    version := part.after + forks;
-    LOOP -- the item wanted is at least so many versions on as are missing; what else lies between moves it on
-      SELECT count(*) INTO others FROM events e
-       WHERE e.context_id = p_context_id AND e.stream_id = part.stream_id AND e.type NOT IN ('item.appended', 'stream.forked')
-         AND e.version > part.after AND e.version <= version;
-      found := version - part.after - others - forks;
-      EXIT WHEN found = p_items - items OR version = part.upto;
-      version := least(version + p_items - items - found, part.upto);
-    END LOOP;
-    items := items + found;
-    IF items = p_items THEN
+    forks := (SELECT count(s.parent_id) FROM streams s WHERE s.context_id = p_context_id AND s.stream_id = part.stream_id);
+    others := (SELECT count(*)
+                 FROM (SELECT e.version - part.after - forks - row_number() OVER (ORDER BY e.version) AS before
+                         FROM (SELECT o.version FROM events o -- by order: only the index that has no items serves
+                                WHERE (o.context_id, o.stream_id) >= (p_context_id, part.stream_id)
+                                  AND (o.context_id, o.stream_id) <= (p_context_id, part.stream_id)
+                                  AND o.type NOT IN ('item.appended', 'stream.forked')
+                                ORDER BY o.context_id, o.stream_id, o.type, o.version OFFSET 0) e
+                        WHERE e.version > part.after AND e.version <= part.upto) b
+                WHERE b.before < p_items - items);
+    most := part.upto - part.after - forks - others;
+    IF most >= p_items - items THEN
+      version := part.after + forks + others + p_items - items;
+      items := p_items;
       RETURN;
     END IF;
+    items := items + most;
   END LOOP;
-  version := NULL;
 END $$;

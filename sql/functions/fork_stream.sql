@@ -29,6 +29,11 @@ BEGIN
     RAISE EXCEPTION 'synchronous_commit is off: a crash could take back events that readers were given'
       USING ERRCODE = 'CV002', HINT = 'SET synchronous_commit = on for this login';
   END IF;
+  IF p_at < 0 OR p_items < 0 OR num_nonnulls(p_at, p_items, coalesce(p_subject, p_item::text)) > 1
+     OR coalesce(length(p_name), 0) NOT BETWEEN 1 AND 512 OR p_event_id IS NULL OR jsonb_typeof(p_tags) <> 'object' THEN
+    RAISE EXCEPTION 'a fork needs a name of 1 to 512 characters, an event id, tags in an object, and one point or none, not below 0'
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
   LOOP -- the index waits for who makes a stream of the same name; what was committed shows in the next statement
     r := plan_fork(tid, p_parent, p_name, p_at, p_items, p_subject, p_item, p_event_id);
     IF r.outcome IS NOT NULL THEN
@@ -47,7 +52,11 @@ BEGIN
   SELECT c.secret, s.name, s.origin, greatest(clock_timestamp(), e.recorded_at) AS recorded_at INTO owner
     FROM streams s
     JOIN contexts c USING (context_id)
-    LEFT JOIN events e ON e.context_id = s.context_id AND e.stream_id = s.stream_id AND e.version = r.first_version - 1
+    LEFT JOIN LATERAL ( -- by order: see chain_at()
+         SELECT * FROM events o
+          WHERE (o.context_id, o.stream_id, o.version) >= (s.context_id, s.stream_id, r.first_version - 1)
+          ORDER BY o.context_id, o.stream_id, o.version LIMIT 1) e
+      ON (e.context_id, e.stream_id, e.version) = (s.context_id, s.stream_id, r.first_version - 1)
    WHERE s.context_id = r.context_id AND s.stream_id = r.stream_id;
   INSERT INTO streams (context_id, stream_id, head, control, recorded_at, tenant_id, parent_id, fork_at, fork_control, origin,
       name)

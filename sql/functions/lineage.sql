@@ -14,7 +14,7 @@ LANGUAGE sql STABLE ROWS 2 AS $$
     SELECT p.stream_id, p.name, coalesce(p.fork_at, 0), least(l.after, p_last), p.parent_id
       FROM line l
      CROSS JOIN LATERAL (SELECT * FROM streams s WHERE s.context_id = p_context_id AND s.stream_id = l.parent_id OFFSET 0) p
-     WHERE l.after >= p_first
+     WHERE l.after >= p_first AND coalesce(p.fork_at, 0) < l.after -- always so; else it was tampered with, maybe to a circle
   )
   SELECT l.stream_id, l.name, l.after, l.upto FROM line l WHERE l.upto > l.after AND l.upto >= p_first
 $$;

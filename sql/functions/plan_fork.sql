@@ -26,13 +26,17 @@ BEGIN
   END IF;
   r.context_id := parent.context_id;
   r.context := parent.context;
-  SELECT s.stream_id, s.parent_id, s.fork_at, e.event_id, e.position, p.name AS parent INTO branch
+  SELECT d.stream_id, s.parent_id, s.fork_at, e.event_id, e.position, p.name AS parent INTO branch
     FROM directory d
-    JOIN streams s USING (context_id, stream_id)
-    LEFT JOIN events e ON e.context_id = s.context_id AND e.stream_id = s.stream_id AND e.version = s.fork_at + 1
+    LEFT JOIN streams s USING (context_id, stream_id)
+    LEFT JOIN LATERAL ( -- by order: see chain_at()
+         SELECT * FROM events o
+          WHERE (o.context_id, o.stream_id, o.version) >= (s.context_id, s.stream_id, s.fork_at + 1)
+          ORDER BY o.context_id, o.stream_id, o.version LIMIT 1) e
+      ON (e.context_id, e.stream_id, e.version) = (s.context_id, s.stream_id, s.fork_at + 1)
     LEFT JOIN streams p ON p.context_id = s.context_id AND p.stream_id = s.parent_id
    WHERE d.tenant_id = p_tenant_id AND d.name = p_name;
-  IF p_items IS NOT NULL OR p_subject IS NOT NULL THEN
+  IF p_items IS NOT NULL OR p_subject IS NOT NULL OR p_item IS NOT NULL THEN
     SELECT f.version, f.items INTO version, items
       FROM fork_point(parent.context_id, parent.stream_id, p_items, p_subject, p_item) f;
   ELSIF p_at IS NULL THEN

@@ -45,6 +45,8 @@ class Variant:
     """Which of the row's variants is the limit of this one."""
     tell: Callable[[], str] = str
     """What else there is to say, once all has run; may refuse."""
+    target: float | None = None
+    """Its own, where a row has more than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,9 @@ class Row:
     rounds: int | None = None
     """At most so many, where another round would show the same."""
 
-    @property
-    def wanted(self) -> str:
-        """The target as it is printed."""
-        return f"{'≥' if self.ratio == 'rate' else '≤'} {self.target:.2f}"
+    def wanted(self, target: float | None = None) -> str:
+        """Print a target, the row's if none is given."""
+        return f"{'≥' if self.ratio == 'rate' else '≤'} {target or self.target:.2f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Outcome:
         """Give what ``--json`` prints."""
         row = self.row
         head = {"row": row.number, "title": row.title, "limit": row.limit, "unit": row.unit, "ratio": row.ratio}
-        return head | {"target": row.wanted, "rounds": self.rounds, "lines": [asdict(line) for line in self.lines]}
+        return head | {"target": row.wanted(), "rounds": self.rounds, "lines": [asdict(line) for line in self.lines]}
 
 
 def burst(lab: Lab, pid: int, work: Callable[[], int]) -> Callable[[], Sample]:
@@ -164,14 +165,15 @@ def _line(row: Row, variant: Variant, samples: Sequence[Sample], limit: Sequence
         for base, sample in zip(limit, samples, strict=True)
     ]
     ratio = median(ratios)
+    target = row.target if variant.goal else variant.target
     return Line(
         variant=variant.name,
         value=median(sample.value for sample in samples),
         ratio=ratio,
         ratio_low=min(ratios),
         ratio_high=max(ratios),
-        target=row.wanted if variant.goal else None,
-        met=None if not variant.goal else ratio >= row.target if row.ratio == "rate" else ratio <= row.target,
+        target=None if target is None else row.wanted(target),
+        met=None if target is None else ratio >= target if row.ratio == "rate" else ratio <= target,
         client_cpu=_median([sample.client_cpu for sample in samples]),
         server_cpu=_median([sample.server_cpu for sample in samples]),
         wal=_median([sample.wal for sample in samples]),

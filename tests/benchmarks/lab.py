@@ -99,9 +99,14 @@ class Lab:
         total = int(self._one("SELECT pg_wal_lsn_diff(%s, %s)", end, lsn))
         if not self._inspects or not total:
             return total, None
-        images = self._one(
-            "SELECT sum(fpi_size) FROM pg_get_wal_stats(%s, least(%s::pg_lsn, pg_current_wal_flush_lsn()))", lsn, end
-        )
+        try:
+            images = self._one(
+                "SELECT sum(fpi_size) FROM pg_get_wal_stats(%s, least(%s::pg_lsn, pg_current_wal_flush_lsn()))",
+                lsn,
+                end,
+            )
+        except (psycopg.errors.InternalError, psycopg.errors.InvalidParameterValue):  # a read's traces, not flushed yet
+            return total, None
         return total, int(images or 0)
 
     def cpu(self, pid: int) -> float | None:

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
@@ -194,3 +196,36 @@ def test_clients_and_server_killed_at_once_leave_what_was_acknowledged(
     for writer in writers:
         writer.kill()
     check(durable.url, writers)
+
+
+def test_a_killed_server_has_each_fork_that_it_acknowledged_once(durable: embedded.Server) -> None:
+    """A line of branches, one off the other: each call that the kill cut off was made again and is there once."""
+    made: list[int] = [0]
+    stop = threading.Event()
+    with EventStore.open(durable.url) as store:
+        store.conversation("b0").append([0])
+
+        def forks() -> None:
+            while not stop.is_set():
+                n = made[-1] + 1
+                branch = store.conversation(f"b{n - 1}").fork(f"b{n}", key="fork")
+                branch.append([n], key="item")
+                made.append(n)
+
+        with ThreadPoolExecutor(1) as threads:
+            going = threads.submit(forks)
+            try:
+                for _ in range(3):
+                    wanted = made[-1] + 20
+                    wait_until(lambda wanted=wanted: made[-1] >= wanted or going.done(), "it forks", 60)  # type: ignore[misc]
+                    kill_postmaster(durable)
+            finally:
+                stop.set()
+            going.result(60)
+        n = made[-1]
+        assert [e.stream for e in store.conversation(f"b{n}").events()] == [
+            "b0",
+            *(f"b{v // 2 + 1}" for v in range(2 * n)),
+        ]
+        report = store.verify()
+        assert (report.ok, report.checked, report.streams) == (True, 2 * n + 1, n + 1)

@@ -103,6 +103,41 @@ def test_settings_of_the_session_change_no_hash(store: EventStore, url: str, set
     assert store.verify().ok
 
 
+def sha(*parts: bytes) -> bytes:
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def array(*items: Any) -> bytes:
+    return json.dumps(items, ensure_ascii=False).encode()
+
+
+def chains_by_hand(db: psycopg.Connection, stream: str, previous: bytes, first: int, upto: int | None = None) -> bytes:
+    """Check a stream's own rows by docs/hashing.md alone, and give the chain at its version ``upto``, or its last."""
+    (secret,) = db.execute("SELECT secret FROM contexts").fetchone() or ()
+    columns = "event_id, schema_version, type, subject, unique_key, agent, call_id, task_id, run_id"
+    rows = db.execute(
+        f"SELECT {columns}, format, data::text, metadata::text, version, position, recorded_at, hash, chain"  # type: ignore[call-overload]
+        " FROM events WHERE stream_id = (SELECT stream_id FROM directory WHERE name = %s) ORDER BY version",
+        [stream],
+    ).fetchall()
+    names = sha(array("convstore/1/stream", "default", "ctx", stream))
+    chain, pending = previous, b""
+    for event_id, *fields, form, data, metadata, version, position, at, digest, stored in rows:
+        salt = sha(secret, event_id.bytes)
+        content = sha(salt, form.to_bytes(2, "big"), b"[", data.encode(), b", ", (metadata or "null").encode(), b"]")
+        assert sha(content, array("convstore/1", str(event_id), *fields)) == digest
+        pending += position.to_bytes(8, "big") + digest
+        since = (at - dt.datetime(2000, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+        folded = sha(b"convstore/1/append", names, first.to_bytes(8, "big"), since.to_bytes(8, "big"), chain, pending)
+        if version == upto:
+            return folded
+        if stored is not None:
+            assert folded == stored
+            chain, first, pending = folded, version + 1, b""
+    assert pending == b""
+    return chain
+
+
 def test_an_auditor_can_check_a_stream_from_its_rows(store: EventStore, db: psycopg.Connection) -> None:
     """By docs/hashing.md alone, without this package's code."""
     chat = store.conversation("support", context="ctx")
@@ -110,32 +145,38 @@ def test_an_auditor_can_check_a_stream_from_its_rows(store: EventStore, db: psyc
     chat.append_events(
         [Event(type="x.a", data=[], subject='s"', unique_key="u"), Event(type="x.b", data=None, run_id="")]
     )
+    chains_by_hand(db, "support", b"", 1)
+    db.execute("UPDATE events SET chain = sha256(chain) WHERE version = 3")
+    with pytest.raises(AssertionError):
+        chains_by_hand(db, "support", b"", 1)
 
-    def sha(*parts: bytes) -> bytes:
-        return hashlib.sha256(b"".join(parts)).digest()
 
-    def array(*items: Any) -> bytes:
-        return json.dumps(items, ensure_ascii=False).encode()
-
-    (secret,) = db.execute("SELECT secret FROM contexts").fetchone() or ()
-    columns = "event_id, schema_version, type, subject, unique_key, agent, call_id, task_id, run_id"
-    rows = db.execute(
-        f"SELECT {columns}, format, data::text, metadata::text, version, position, recorded_at, hash, chain"  # type: ignore[call-overload]
-        " FROM events ORDER BY version"
-    ).fetchall()
-    chain, pending = b"", b""
-    first = 1
-    for event_id, *fields, form, data, metadata, version, position, at, digest, stored in rows:
-        salt = sha(secret, event_id.bytes)
-        content = sha(salt, form.to_bytes(2, "big"), b"[", data.encode(), b", ", (metadata or "null").encode(), b"]")
-        assert sha(content, array("convstore/1", str(event_id), *fields)) == digest
-        pending += position.to_bytes(8, "big") + digest
-        if stored is not None:
-            names = sha(array("convstore/1/stream", "default", "ctx", "support"))
-            since = (at - dt.datetime(2000, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
-            place = first.to_bytes(8, "big") + since.to_bytes(8, "big")
-            chain = sha(b"convstore/1/append", names, place, chain, pending)
-            assert chain == stored
-            first, pending = version + 1, b""
-    assert pending == b""
-    assert first == 4
+@pytest.mark.parametrize("at", range(6))
+def test_an_auditor_can_check_a_branch_from_its_rows(store: EventStore, db: psycopg.Connection, at: int) -> None:
+    """At 0, at the end of an append (1, 5) and inside of one."""
+    name = 'pläne "\\/\x7f\t'
+    chat = store.conversation(name, context="ctx")
+    chat.append([1])
+    chat.append([2, 3, 4, 5])
+    branch = chat.fork("branch", at=at, agent="planner", metadata={"trace": 1})
+    branch.append([6, 7])
+    twig = branch.fork("twig", at=at)
+    twig.append([8])
+    branch.fork("inner", at=at + 2)
+    start = chains_by_hand(db, name, b"", 1, at) if at else b""
+    chains_by_hand(db, "branch", start, at + 1)
+    chains_by_hand(db, "twig", start, at + 1)
+    chains_by_hand(db, "inner", chains_by_hand(db, "branch", start, at + 1, at + 2), at + 3)
+    quoted = json.dumps(name, ensure_ascii=False)
+    query = (
+        "SELECT name, data::text FROM events JOIN streams USING (context_id, stream_id) WHERE type = 'stream.forked'"
+    )
+    told = dict(db.execute(query).fetchall())
+    assert told == {
+        "branch": f'{{"parent":{quoted},"at":{at}}}',
+        "twig": f'{{"parent":"branch","at":{at},"owner":{quoted}}}' if at else '{"parent":"branch","at":0}',
+        "inner": f'{{"parent":"branch","at":{at + 2}}}',
+    }
+    with pytest.raises(AssertionError):
+        chains_by_hand(db, "branch", b"\x00" * 32, at + 1)
+    assert store.verify().ok

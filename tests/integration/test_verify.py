@@ -33,11 +33,11 @@ def change(column: str, value: str, version: int = 3) -> str:
     return f"UPDATE events SET {column} = {value} {row(version)}"
 
 
-def copy_of(version: int, /, **other: str) -> str:
+def copy_of(version: int, stream: str = S, /, **other: str) -> str:
     """Insert a row like that of ``version``, with other values in some columns."""
     fresh = {"event_id": "gen_random_uuid()", "unique_key": "NULL", "position": "nextval('position')"} | other
     values = ", ".join(fresh.get(column, column) for column in map(str.strip, COLUMNS.split(",")))
-    return f"INSERT INTO events ({COLUMNS}) SELECT {values} FROM events {row(version)}"
+    return f"INSERT INTO events ({COLUMNS}) SELECT {values} FROM events {row(version, stream)}"
 
 
 def swap(one: int, other: int, columns: str) -> str:
