@@ -6,7 +6,7 @@ from eventstore.conversation.handle_async import AsyncConversation
 from eventstore.log.audit import VerifyReport
 from eventstore.log.catalogue.envelope import Envelope
 from eventstore.log.events import ANY, EXISTS, NO_STREAM, AppendResult, Event, RecordedEvent, UndecodableEvent
-from eventstore.log.rows import FeedPage, FeedState, StreamInfo, StreamPage
+from eventstore.log.rows import FeedPage, FeedState, RepairReport, StreamInfo, StreamPage
 from eventstore.log.subscription import Subscription
 from eventstore.log.subscription_async import AsyncSubscription
 from eventstore.store import EventStore
@@ -27,6 +27,7 @@ __all__ = [
     "FeedPage",
     "FeedState",
     "RecordedEvent",
+    "RepairReport",
     "StreamInfo",
     "StreamPage",
     "Subscription",

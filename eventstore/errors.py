@@ -7,6 +7,7 @@ An append that raises one of these has written nothing, with one exception that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 
@@ -250,6 +251,15 @@ class UnsafeSetting(ConvstoreError):
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(f"{reason}; {remedy}")
         self.reason = reason
+        self.remedy = remedy
+
+
+class SequencesUnsafe(ConvstoreError):
+    """Positions or ids could be drawn twice or out of order, as after a restore: nothing is read or written."""
+
+    def __init__(self, faults: Sequence[str], remedy: str = "run: convstore repair sequence") -> None:
+        super().__init__(f"{'; '.join(faults)}; {remedy}")
+        self.faults = tuple(faults)
         self.remedy = remedy
 
 

@@ -15,14 +15,15 @@ from psycopg import errors
 
 from eventstore.conversation.handle import Conversation
 from eventstore.conversation.stream import Route
-from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, describe
+from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, SequencesUnsafe, describe
 from eventstore.log import cursors, faults, names, sql_files
 from eventstore.log.appending import KnownStreams
 from eventstore.log.audit import VerifyReport
 from eventstore.log.connection import Bound, Pooled
-from eventstore.log.feed import feed, feed_state
+from eventstore.log.feed import cursor_at, feed, feed_state
 from eventstore.log.read import streams
-from eventstore.log.rows import FeedPage, FeedState, StreamPage
+from eventstore.log.repair import repair, sequence_faults
+from eventstore.log.rows import FeedPage, FeedState, RepairReport, StreamPage
 from eventstore.log.schema import migrate, status
 from eventstore.log.sql_files import FileState, refuse_unfit
 from eventstore.log.subscription import Subscription
@@ -172,6 +173,16 @@ class Scope:
             self._route.telemetry.readers.add(subscription)
         return subscription
 
+    def cursor_at(self, position: int, *, all_tenants: bool = False) -> str | None:
+        """Return the cursor of the last event at or below a position; None, the beginning, where there is none.
+
+        For a reader whose cursor was refused after ``convstore repair sequence``, with the position of the last event
+        that it dealt with: what was appended after the repair is far above it. docs/restore.md tells when it holds.
+        """
+        if type(position) is not int or not 0 <= position < 2**63:
+            raise InvalidItem("position", f"{describe(position)}; give that of an event, or 0")
+        return cursor_at(self._route.caller, None if all_tenants else self.tenant, position)
+
     def verify(self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None) -> VerifyReport:
         """Check that no event of ``stream``, or of the whole tenant, was changed since it was appended.
 
@@ -213,7 +224,8 @@ class EventStore(Scope):
 
         Raises:
             StoreUnavailable: nobody answers there; says so in libpq's words.
-            SchemaOutOfDate: the database is newer than this code. One that is not migrated raises it at the first call.
+            SchemaOutOfDate: the database is newer than this code. One that is not migrated raises it at the first call,
+                as ``SequencesUnsafe`` is raised where the log was restored or set back and would draw positions again.
             EmbeddedUnavailable: the embedded Postgres can't start; the text says why.
         """
         return cls(url, tenant=tenant, timeout=timeout, registry=registry)._opened()
@@ -255,7 +267,7 @@ class EventStore(Scope):
             self._pooled = pooled
             self._route = Route(pooled, KnownStreams(), self.telemetry)
             self._look_at_schema(pooled)
-            if self._server is not None and pooled.refusal is not None:
+            if self._server is not None and isinstance(pooled.refusal, SchemaOutOfDate):
                 self.migrate()
         except BaseException:
             self.close()
@@ -263,12 +275,17 @@ class EventStore(Scope):
         return self
 
     def _look_at_schema(self, pooled: Pooled) -> None:
-        """Refuse a database that is newer than this code; let one that is older be migrated, and nothing else."""
-        states = self.schema()
+        """Refuse a database that is newer than this code; let one that is older be migrated, and nothing else.
+
+        One whose sequences are not safe can be repaired, and nothing else.
+        """
+        with pooled.beside() as conn:
+            states = self._states(conn)
+            unsafe = sequence_faults(conn)
         if any(s.state == "unknown" for s in states):
             refuse_unfit(states)
         pending = [s.name for s in states if s.state in ("pending", "edited") and s.name[:4].isdigit()]
-        pooled.refusal = None
+        pooled.refusal = SequencesUnsafe(unsafe) if unsafe else None
         if pending or (self._server is not None and any(s.state != "applied" for s in states)):
             pooled.refusal = SchemaOutOfDate(
                 f"the database is not migrated for this code: {', '.join(pending)} missing; run: convstore migrate"
@@ -277,17 +294,42 @@ class EventStore(Scope):
     def schema(self) -> list[FileState]:
         """Compare the migrations and functions of this code with what the database has."""
         with self._store().beside() as conn:
-            try:
-                return status(conn, sql_files.load())
-            except errors.InsufficientPrivilege as e:
-                raise NotPermitted(conn.info.user, "use the store", "convstore_reader") from e
+            return self._states(conn)
+
+    def _states(self, conn: psycopg.Connection[Any]) -> list[FileState]:
+        try:
+            return status(conn, sql_files.load())
+        except errors.InsufficientPrivilege as e:
+            raise NotPermitted(conn.info.user, "use the store", "convstore_reader") from e
+
+    def sequence_faults(self) -> list[str]:
+        """Tell what is wrong with the sequences, a line each; the way out is ``repair_sequence``."""
+        with self._store().beside() as conn:
+            return sequence_faults(conn)
 
     def migrate(self) -> list[str]:
         """Apply what the database lacks and return the names; safe from many processes at once."""
         pooled = self._store()
         applied = migrate(pooled.conninfo, sql_files.load(), timeout=max(self._timeout, 30.0))
-        pooled.refusal = None
+        self._look_at_schema(pooled)
         return applied
+
+    def repair_sequence(self, *, dry_run: bool = False) -> RepairReport:
+        """Make the log safe to write to after a restore or a lossy failover; run it before the first writer.
+
+        Positions jump ahead by 1,000,000,000, so that no cursor handed out earlier can hide a new event, and a new
+        incarnation begins: each of those cursors is refused (``CursorInvalid``). Waits for open transactions and holds
+        off new ones; ``dry_run`` does the same and undoes it. Docs: docs/restore.md.
+
+        Raises:
+            NotPermitted: the login is no member of the owner's role.
+            SequencesUnsafe: there is no room for a jump.
+            StoreUnavailable: a transaction was in the way for the whole time-out, or the server only reads.
+        """
+        pooled = self._store()
+        report = repair(pooled.conninfo, timeout=self._timeout, dry_run=dry_run)
+        self._look_at_schema(pooled)
+        return report
 
     def _store(self) -> Pooled:
         if self._pooled is None:

@@ -14,14 +14,15 @@ from psycopg import errors
 
 from eventstore.conversation.handle_async import AsyncConversation
 from eventstore.conversation.stream_async import AsyncRoute
-from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, describe
+from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, SequencesUnsafe, describe
 from eventstore.log import cursors, faults, names, sql_files
 from eventstore.log.appending import KnownStreams
 from eventstore.log.audit import VerifyReport
 from eventstore.log.connection_async import AsyncBound, AsyncPooled
-from eventstore.log.feed_async import feed_async, feed_state_async
+from eventstore.log.feed_async import cursor_at_async, feed_async, feed_state_async
 from eventstore.log.read_async import streams_async
-from eventstore.log.rows import FeedPage, FeedState, StreamPage
+from eventstore.log.repair_async import repair_async, sequence_faults_async
+from eventstore.log.rows import FeedPage, FeedState, RepairReport, StreamPage
 from eventstore.log.schema_async import migrate_async, status_async
 from eventstore.log.sql_files import FileState, refuse_unfit
 from eventstore.log.subscription_async import AsyncSubscription
@@ -171,6 +172,16 @@ class AsyncScope:
             self._route.telemetry.readers.add(subscription)
         return subscription
 
+    async def cursor_at(self, position: int, *, all_tenants: bool = False) -> str | None:
+        """Return the cursor of the last event at or below a position; None, the beginning, where there is none.
+
+        For a reader whose cursor was refused after ``convstore repair sequence``, with the position of the last event
+        that it dealt with: what was appended after the repair is far above it. docs/restore.md tells when it holds.
+        """
+        if type(position) is not int or not 0 <= position < 2**63:
+            raise InvalidItem("position", f"{describe(position)}; give that of an event, or 0")
+        return await cursor_at_async(self._route.caller, None if all_tenants else self.tenant, position)
+
     async def verify(
         self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None
     ) -> VerifyReport:
@@ -215,7 +226,8 @@ class AsyncEventStore(AsyncScope, Awaitable):  # async only
 
         Raises:
             StoreUnavailable: nobody answers there; says so in libpq's words.
-            SchemaOutOfDate: the database is newer than this code. One that is not migrated raises it at the first call.
+            SchemaOutOfDate: the database is newer than this code. One that is not migrated raises it at the first call,
+                as ``SequencesUnsafe`` is raised where the log was restored or set back and would draw positions again.
             EmbeddedUnavailable: the embedded Postgres can't start; the text says why.
         """
         return cls(url, tenant=tenant, timeout=timeout, registry=registry)  # async only
@@ -258,7 +270,7 @@ class AsyncEventStore(AsyncScope, Awaitable):  # async only
             self._pooled = pooled
             self._route = AsyncRoute(pooled, KnownStreams(), self.telemetry)
             await self._look_at_schema(pooled)
-            if self._server is not None and pooled.refusal is not None:
+            if self._server is not None and isinstance(pooled.refusal, SchemaOutOfDate):
                 await self.migrate()
         except BaseException:
             await self.close()
@@ -266,12 +278,17 @@ class AsyncEventStore(AsyncScope, Awaitable):  # async only
         return self
 
     async def _look_at_schema(self, pooled: AsyncPooled) -> None:
-        """Refuse a database that is newer than this code; let one that is older be migrated, and nothing else."""
-        states = await self.schema()
+        """Refuse a database that is newer than this code; let one that is older be migrated, and nothing else.
+
+        One whose sequences are not safe can be repaired, and nothing else.
+        """
+        async with pooled.beside() as conn:
+            states = await self._states(conn)
+            unsafe = await sequence_faults_async(conn)
         if any(s.state == "unknown" for s in states):
             refuse_unfit(states)
         pending = [s.name for s in states if s.state in ("pending", "edited") and s.name[:4].isdigit()]
-        pooled.refusal = None
+        pooled.refusal = SequencesUnsafe(unsafe) if unsafe else None
         if pending or (self._server is not None and any(s.state != "applied" for s in states)):
             pooled.refusal = SchemaOutOfDate(
                 f"the database is not migrated for this code: {', '.join(pending)} missing; run: convstore migrate"
@@ -280,17 +297,42 @@ class AsyncEventStore(AsyncScope, Awaitable):  # async only
     async def schema(self) -> list[FileState]:
         """Compare the migrations and functions of this code with what the database has."""
         async with self._store().beside() as conn:
-            try:
-                return await status_async(conn, sql_files.load())
-            except errors.InsufficientPrivilege as e:
-                raise NotPermitted(conn.info.user, "use the store", "convstore_reader") from e
+            return await self._states(conn)
+
+    async def _states(self, conn: psycopg.AsyncConnection[Any]) -> list[FileState]:
+        try:
+            return await status_async(conn, sql_files.load())
+        except errors.InsufficientPrivilege as e:
+            raise NotPermitted(conn.info.user, "use the store", "convstore_reader") from e
+
+    async def sequence_faults(self) -> list[str]:
+        """Tell what is wrong with the sequences, a line each; the way out is ``repair_sequence``."""
+        async with self._store().beside() as conn:
+            return await sequence_faults_async(conn)
 
     async def migrate(self) -> list[str]:
         """Apply what the database lacks and return the names; safe from many processes at once."""
         pooled = self._store()
         applied = await migrate_async(pooled.conninfo, sql_files.load(), timeout=max(self._timeout, 30.0))
-        pooled.refusal = None
+        await self._look_at_schema(pooled)
         return applied
+
+    async def repair_sequence(self, *, dry_run: bool = False) -> RepairReport:
+        """Make the log safe to write to after a restore or a lossy failover; run it before the first writer.
+
+        Positions jump ahead by 1,000,000,000, so that no cursor handed out earlier can hide a new event, and a new
+        incarnation begins: each of those cursors is refused (``CursorInvalid``). Waits for open transactions and holds
+        off new ones; ``dry_run`` does the same and undoes it. Docs: docs/restore.md.
+
+        Raises:
+            NotPermitted: the login is no member of the owner's role.
+            SequencesUnsafe: there is no room for a jump.
+            StoreUnavailable: a transaction was in the way for the whole time-out, or the server only reads.
+        """
+        pooled = self._store()
+        report = await repair_async(pooled.conninfo, timeout=self._timeout, dry_run=dry_run)
+        await self._look_at_schema(pooled)
+        return report
 
     def _store(self) -> AsyncPooled:
         if self._pooled is None:

@@ -77,7 +77,8 @@ DO $$
 DECLARE
   writer  text[] := ARRAY['append_event', 'append_events', 'append_control', 'fork_stream'];
   reading text[] := ARRAY['stream_head', 'read_events', 'find_event', 'read_transcript', 'read_ranges', 'list_streams',
-    'list_family', 'stream_lineage', 'read_feed', 'feed_blockers', 'feed_state', 'store_state'];
+    'list_family', 'stream_lineage', 'read_feed', 'feed_blockers', 'feed_state', 'store_state',
+    'check_cursor', 'last_event_at', 'sequence_faults'];
   auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans',
     'names_hash', 'content_hash', 'event_hash', 'append_chain'];
   shown   text[] := ARRAY['tenants', 'directory', 'events', 'checkpoints', 'store', 'watermark', 'schema_migrations',

@@ -18,12 +18,21 @@ from eventstore.errors import (
     ContextMismatch,
     ConvstoreError,
     IdempotencyConflict,
+    SequencesUnsafe,
     StreamClosed,
     UniqueKeyConflict,
     VersionConflict,
 )
 from eventstore.log import binary
 from eventstore.log.batch import Batch
+
+_DRAWN: Final = {
+    "events_position": "position",
+    "tenants_pkey": "tenants_tenant_id_seq",
+    "contexts_pkey": "contexts_context_id_seq",
+    "streams_pkey": "directory_stream_id_seq",
+}
+"""What a key of these constraints is drawn from: a sequence that was set back since the store was opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +149,10 @@ def refusal(
 
 def race(e: psycopg.Error, batch: Batch, context: str) -> ConvstoreError | None:
     """Explain a unique index that refused what was not there when the function looked; None where it is not ours."""
+    if e.diag.constraint_name in _DRAWN:
+        return SequencesUnsafe(
+            [f"sequence {_DRAWN[e.diag.constraint_name]} drew a value twice: {e.diag.message_detail}"]
+        )
     if e.diag.constraint_name == "events_unique_key":
         keys = [row.unique_key for row in batch.rows if row.unique_key is not None]
         return UniqueKeyConflict(", ".join(keys), context)

@@ -34,6 +34,7 @@ from eventstore.errors import (
     ConvstoreError,
     InvalidName,
     SchemaOutOfDate,
+    SequencesUnsafe,
     StoreUnavailable,
     TransactionAborted,
     UnsafeSetting,
@@ -71,7 +72,7 @@ class Pooled:
         self.timeout = timeout
         self.prepare = prepare
         self.login = ""
-        self.refusal: SchemaOutOfDate | None = None
+        self.refusal: SchemaOutOfDate | SequencesUnsafe | None = None
         self.subscriptions: WeakSet[Closes] = WeakSet()
         self.hints = Hints(self.beside)
         self._hint = hint

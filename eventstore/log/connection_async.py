@@ -33,6 +33,7 @@ from eventstore.errors import (
     ConvstoreError,
     InvalidName,
     SchemaOutOfDate,
+    SequencesUnsafe,
     StoreUnavailable,
     TransactionAborted,
     UnsafeSetting,
@@ -70,7 +71,7 @@ class AsyncPooled:
         self.timeout = timeout
         self.prepare = prepare
         self.login = ""
-        self.refusal: SchemaOutOfDate | None = None
+        self.refusal: SchemaOutOfDate | SequencesUnsafe | None = None
         self.subscriptions: WeakSet[Closes] = WeakSet()
         self.hints = AsyncHints(self.beside)
         self._hint = hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -111,6 +112,20 @@ class FeedState:
     def blocked_seconds(self) -> float:
         """Age of the transaction that holds the feed back; 0 where none does, or where its age isn't shown."""
         return (self.blocked_by.age_s or 0.0) if self.blocked_by is not None else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What a repair found wrong, and what it did, a line each; with ``dry_run`` all was undone.
+
+    Every position drawn afterwards is above ``position``; cursors of another ``incarnation`` are refused.
+    """
+
+    faults: tuple[str, ...]
+    done: tuple[str, ...]
+    position: int
+    incarnation: uuid.UUID
+    dry_run: bool
 
 
 def recorded(tenant: str, row: Sequence[Any], cursor: str | None = None) -> RecordedEvent:

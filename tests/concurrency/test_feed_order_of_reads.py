@@ -5,7 +5,9 @@ The function under test is the store's own with a pause put into it. Each order 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -126,6 +128,44 @@ def test_one_snapshot_for_all_reads_loses_an_event(db: psycopg.Connection, actor
     replace(db, ORDERS["between H and K"])
     replace(db, "ALTER FUNCTION read_feed STABLE")
     assert one_ends_meanwhile(db, actors, reader) == (["B"], [])
+
+
+READS = """
+CREATE FUNCTION reads(n integer) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+  before bigint := 0;
+  now    bigint;
+  back   integer := 0;
+BEGIN
+  FOR i IN 1..n LOOP
+    now := pg_sequence_last_value('convstore.position');
+    back := back + (now < before)::integer;
+    before := now;
+  END LOOP;
+  RETURN back;
+END $$"""
+
+
+def test_of_a_million_reads_beside_draws_none_exceeds_a_later_one(db: psycopg.Connection, url: str) -> None:
+    replace(db, READS)
+    done = threading.Event()
+
+    def draw() -> int:
+        with psycopg.connect(url, autocommit=True) as conn:
+            while not done.is_set():
+                conn.execute("SELECT count(nextval('convstore.position')) FROM generate_series(1, 5000)")
+        return 0
+
+    with ThreadPoolExecutor(2) as threads:
+        drawing = [threads.submit(draw) for _ in range(2)]
+        try:
+            first = last_value(db)
+            until(db, "SELECT pg_sequence_last_value('position') > %s", [first], "they draw")
+            assert db.execute("SELECT reads(1000000)").fetchone() == (0,)
+        finally:
+            done.set()
+        for each in drawing:
+            each.result(20)
 
 
 @pytest.mark.parametrize("where", ORDERS)

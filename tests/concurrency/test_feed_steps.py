@@ -6,6 +6,7 @@ Every scenario is read by readers of each kind, which polled before its first ev
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -102,6 +103,21 @@ def prepared(db: psycopg.Connection) -> Iterator[None]:
 
 def run(a: Actor, statement: str) -> None:
     a.begins(lambda: a.conn.execute(statement)).result(20)  # type: ignore[call-overload]
+
+
+class Pipelined:
+    """A's connection in pipeline mode, entered and left in A's own thread."""
+
+    def __init__(self, a: Actor) -> None:
+        self._a = a
+        a.conn.autocommit = True
+        self._pipeline = a.conn.pipeline()
+
+    def __enter__(self) -> None:
+        self._a.begins(self._pipeline.__enter__).result(20)
+
+    def __exit__(self, *caught: Any) -> None:
+        self._a.begins(lambda: self._pipeline.__exit__(*caught)).result(20)
 
 
 def commits(a: Actor) -> Iterator[list[str]]:
@@ -230,11 +246,28 @@ def in_an_exception_block_that_fails_and_again(a: Actor) -> Iterator[list[str]]:
     yield ["A", "B"]
 
 
+def in_a_pipeline(a: Actor) -> Iterator[list[str]]:
+    with Pipelined(a):  # without a BEGIN: a transaction up to the sync that ends the block
+        a.append("s", ["A"]).result(20)
+        yield []
+        a.append("u", ["A again"]).result(20)
+    yield ["A", "B", "A again"]
+
+
+def in_a_pipeline_that_fails(a: Actor) -> Iterator[list[str]]:
+    with contextlib.suppress(psycopg.errors.DivisionByZero), Pipelined(a):
+        a.append("s", ["A"]).result(20)
+        yield []
+        run(a, "SELECT 1 / 0")
+    yield ["B"]
+
+
 WAYS = [
     *(commits, rolls_back, loses_its_connection, appends_again),
     *(at_repeatable_read, at_serializable, with_an_early_xid, that_forges_its_stamp),
     *(prepared_and_committed, prepared_and_rolled_back),
     *(in_a_savepoint_released, in_a_savepoint_rolled_back, in_a_savepoint_rolled_back_and_again),
+    *(in_a_pipeline, in_a_pipeline_that_fails),
     *(before_a_savepoint_rolled_back, in_an_exception_block, in_an_exception_block_that_fails_and_again),
 ]
 

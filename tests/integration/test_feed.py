@@ -153,8 +153,8 @@ def test_after_a_restart_of_the_sequence_no_event_comes_to_position_0(
     store: EventStore, url: str, db: psycopg.Connection
 ) -> None:
     store.conversation("s").append(["lost"])
-    emptied(db)
     with EventStore.open(url) as fresh:
+        emptied(db)
         with pytest.raises(psycopg.errors.CheckViolation):
             fresh.conversation("t").append(["at 0"])
         fresh.conversation("t").append(["at 1"])

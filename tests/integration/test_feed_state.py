@@ -72,9 +72,9 @@ def test_positions_that_nobody_has_are_no_lag(store: EventStore, url: str) -> No
 def test_the_lag_in_seconds_is_the_age_of_the_oldest_not_read(store: EventStore, db: psycopg.Connection) -> None:
     chat = store.conversation("s")
     chat.append([1, 2, 3])
-    first, second, _ = store.feed().events
     for version, hours in ((1, 3), (2, 2), (3, 1)):
         db.execute(f"UPDATE events SET recorded_at = now() - interval '{hours} hours' WHERE version = {version}")  # type: ignore[call-overload]
+    first, second, _ = store.feed().events
     for after, hours in ((None, 3), (first.cursor, 2), (second.cursor, 1)):
         assert 3600 * hours <= store.feed_state(after).lag_seconds < 3600 * hours + 600
     db.execute("UPDATE events SET recorded_at = now() + interval '1 hour'")

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import click
 
-from eventstore.adapters.cli import auditing, branching, conversing, demo, following, importing, reading, server
+from eventstore.adapters.cli import (
+    auditing,
+    branching,
+    conversing,
+    demo,
+    following,
+    importing,
+    reading,
+    repairing,
+    server,
+)
 from eventstore.adapters.cli.exits import Commands
 
 
@@ -29,6 +39,7 @@ for command in (
     reading.export,
     following.tail,
     auditing.verify,
+    repairing.repair,
     server.up,
     server.down,
     server.status,

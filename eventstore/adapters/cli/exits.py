@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import traceback
 from typing import Any, NoReturn
@@ -22,7 +23,7 @@ from eventstore.errors import ConvstoreError, EmbeddedUnavailable, StoreUnavaila
 
 NO, WRONG, UNREACHABLE, DEFECT, INTERRUPTED, READER_GONE = 1, 2, 3, 70, 130, 141
 _LONGEST = 1000
-_MIGRATE = "run: convstore migrate"
+_RUN = re.compile(r"run: convstore (migrate|repair sequence)\b")
 
 
 class Commands(click.Group):
@@ -45,7 +46,7 @@ class Commands(click.Group):
             leave(ctx, WRONG, f"{e.format_message()}\nTry: {where} --help")
         except (ConvstoreError, ValidationError, psycopg.Error) as e:
             code, text = told(e)
-            leave(ctx, code, text.replace(_MIGRATE, f"run: {hints.again(ctx, 'migrate')}"), e)
+            leave(ctx, code, _RUN.sub(lambda found: f"run: {hints.again(ctx, found[1])}", text), e)
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit complains
             ctx.exit(READER_GONE)

@@ -44,7 +44,7 @@ def again(ctx: click.Context, command: str) -> str:
     words = [f"{called()} {command}"]
     if given.get("url"):
         words += ["--url", shlex.quote(url_of(given["url"], password="***"))]  # noqa: S106 - hides one
-    if given.get("tenant") and not command.startswith("migrate"):
+    if given.get("tenant") and not command.startswith(("migrate", "repair")):
         words += ["--tenant", shlex.quote(given["tenant"])]
     return " ".join(words)
 

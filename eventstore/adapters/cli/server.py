@@ -121,17 +121,19 @@ def _state_of(to: Options, url: str) -> dict[str, Any]:
     """Ask a store how it is."""
     wanted = sql_files.load()
     state: dict[str, Any] = {"url": hints.url_of(url), "reachable": True, "error": None, "code_schema": wanted.version}
-    state |= {"schema": None, "pending": [], "feed": None}
+    state |= {"schema": None, "pending": [], "feed": None, "faults": []}
     try:
         with EventStore.open(url, tenant=to.tenant, timeout=to.timeout) as store:
-            files = store.schema()
-            state["feed"] = _feed(store)
+            files, faults = store.schema(), store.sequence_faults()
+            if not faults:
+                state["feed"] = _feed(store)
     except StoreUnavailable as e:
         state |= {"reachable": False, "error": e.reason}
     except (ConvstoreError, psycopg.Error) as e:
         state["error"] = " ".join(str(e).split())
     else:
-        state |= {"schema": _version(files), "pending": [each.name for each in files if each.state != "applied"]}
+        pending = [each.name for each in files if each.state != "applied"]
+        state |= {"schema": _version(files), "pending": pending, "faults": faults}
     return state
 
 
@@ -192,6 +194,8 @@ def _tell_store(store: dict[str, Any]) -> None:
     output.say(f"  reachable; schema {store['schema']} of {store['code_schema']}, {pending}")
     if store["feed"] is not None:
         output.say(f"  feed: {_feed_line(store['feed'])}")
+    for fault in store["faults"]:
+        output.say(f"  {output.line(fault)}; run: {hints.again(click.get_current_context(), 'repair sequence')}")
 
 
 def _feed_line(feed: dict[str, Any]) -> str:
