@@ -7,7 +7,7 @@ over the items, however many handoffs lie between them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -149,5 +149,43 @@ def category(item: Json) -> Category:
     return "tool_calls" if calls(item) or results(item) else "messages"
 
 
-Mapper: TypeAlias = Callable[[list[Json]], object]
-"""Makes of the flattened originals what the next agent is given; for the async store it may be a coroutine function."""
+FACTS: Final = (
+    "constraint.added",
+    "constraint.revoked",
+    "decision.confirmed",
+    "decision.revoked",
+    "question.opened",
+    "question.answered",
+    "artifact.published",
+)
+"""The types of event that a view with a budget tells before the history."""
+
+_ADDED: Final[dict[str, tuple[Category, str, str]]] = {
+    "constraint.added": ("constraints", "fact_id", "Constraint"),
+    "decision.confirmed": ("decisions", "fact_id", "Decision, confirmed"),
+    "question.opened": ("questions", "question_id", "Open question"),
+}
+_GONE: Final = {"constraint.revoked": "fact_id", "decision.revoked": "fact_id", "question.answered": "question_id"}
+
+
+def facts(events: Iterable[tuple[int, str, Json]]) -> list[Part]:
+    """Give what holds after events in order of version, each as an item that says so: the oldest first.
+
+    Of an artifact the last version published. The items are an assistant's messages: nobody's text gains authority.
+    """
+    held: dict[tuple[str, str], Part] = {}
+    for version, kind, data in events:
+        if kind in _ADDED:
+            name, key, words = _ADDED[kind]
+            held[name, data[key]] = Part(version, _said(f"{words}: {data['text']}"), name)
+        elif kind in _GONE:
+            for name in ("constraints", "decisions", "questions"):
+                held.pop((name, data[_GONE[kind]]), None)
+        elif kind == "artifact.published":
+            text = f"Artifact: {data['uri']} version {data['version']}"
+            held["artifacts", data["uri"]] = Part(version, _said(text), "artifacts")
+    return list(held.values())
+
+
+def _said(text: str) -> Json:
+    return {"type": "message", "role": "assistant", "content": text}

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from eventstore.compaction import Situation, checked, estimate, method_of
 from eventstore.compaction.outcome import Compacted
-from eventstore.conversation.control import decide, done
+from eventstore.conversation.control import decide, find_done
 from eventstore.conversation.receipts import rendered
 from eventstore.conversation.stream import Stream
 from eventstore.conversation.transcripts import Basis, fetch, read_basis, read_shown
@@ -63,7 +63,7 @@ class Wanted:
 
 def compact(stream: Stream, wanted: Wanted, *, agent: str | None, key: str | None) -> CompactResult | None:
     """Compact what was asked for; None where there is nothing to do, or ``when`` says no."""
-    before = done(stream, key, SUMMARY)
+    before = find_done(stream, key, SUMMARY)
     if before is not None:
         for event in stream.events(before.version, types=[COMPACTED]):
             return _result(event.version, event.data, deduplicated=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from eventstore.compaction import Situation, checked, estimate, method_of
 from eventstore.compaction.outcome import Compacted
-from eventstore.conversation.control_async import decide_async, done_async
+from eventstore.conversation.control_async import decide_async, find_done_async
 from eventstore.conversation.receipts import rendered
 from eventstore.conversation.stream_async import AsyncStream
 from eventstore.conversation.transcripts_async import Basis, fetch_async, read_basis_async, read_shown_async
@@ -65,7 +65,7 @@ async def compact_async(
     stream: AsyncStream, wanted: Wanted, *, agent: str | None, key: str | None
 ) -> CompactResult | None:
     """Compact what was asked for; None where there is nothing to do, or ``when`` says no."""
-    before = await done_async(stream, key, SUMMARY)
+    before = await find_done_async(stream, key, SUMMARY)
     if before is not None:
         async for event in stream.events(before.version, types=[COMPACTED]):
             return _result(event.version, event.data, deduplicated=True)

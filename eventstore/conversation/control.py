@@ -41,7 +41,7 @@ def decide(stream: Stream, batch: Batch, basis: Basis) -> AppendResult | int:
     raise refusal(outcome, target, batch, None, actual, detail, (first, last), basis.context)
 
 
-def done(stream: Stream, key: str | None, kind: str) -> RecordedEvent | None:
+def find_done(stream: Stream, key: str | None, kind: str) -> RecordedEvent | None:
     """Give the first event that an earlier call with ``key`` wrote; None where there was none.
 
     What such a call decides depends on what it finds, so a repeat is known by its key alone.

@@ -40,7 +40,7 @@ async def decide_async(stream: AsyncStream, batch: Batch, basis: Basis) -> Appen
     raise refusal(outcome, target, batch, None, actual, detail, (first, last), basis.context)
 
 
-async def done_async(stream: AsyncStream, key: str | None, kind: str) -> RecordedEvent | None:
+async def find_done_async(stream: AsyncStream, key: str | None, kind: str) -> RecordedEvent | None:
     """Give the first event that an earlier call with ``key`` wrote; None where there was none.
 
     What such a call decides depends on what it finds, so a repeat is known by its key alone.

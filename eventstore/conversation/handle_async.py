@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from eventstore.compaction import Situation
 from eventstore.conversation.compacting_async import CompactResult, Wanted, compact_async
+from eventstore.conversation.handoff_view_async import Format, HandoffView, handoff_view_async
+from eventstore.conversation.handoff_view_async import Wanted as ViewWanted
 from eventstore.conversation.model_input_async import AsyncResponses, ServerState, model_input_async
 from eventstore.conversation.receipts import ModelInput
 from eventstore.conversation.retracting_async import clear_async, retract_async
@@ -197,3 +199,31 @@ class AsyncConversation(AsyncStream):
         """
         view = View(limit, pin_summaries, pair_safe, max_tokens)
         return await model_input_async(self._route.caller, self.tenant, self.name, server_state, view)
+
+    async def handoff_view(
+        self,
+        *,
+        at: int | datetime | None = None,
+        format: Format = "items",  # noqa: A002 - the name is public
+        mapper: Callable[[list[Json]], Any] | None = None,
+        markers: Sequence[str] | None = None,
+        budget: object = None,
+    ) -> HandoffView:
+        """Return what the next agent is given: the originals, each once and by reference, however long the chain.
+
+        Nothing is parsed and nothing is read back out of a rendering, so text can't forge an item.
+
+        Args:
+            at: as of this version or moment; None for now.
+            format: ``"items"``, or ``"numbered"``: one assistant message with a numbered line an item.
+            mapper: makes other items of them; for the async store it may be a coroutine function. What it gave is kept
+                with its source range, digest and method, and the same source is mapped once.
+            markers: the lines around the numbered block, kept with the view.
+            budget: tokens (estimated), or a dict with ``tokens`` or ``bytes`` or both. Kept first: constraints and
+                decisions; then artifacts and open questions; then summaries; then the history's end. With a budget
+                those facts stand in the view, since what they came from may not.
+
+        Raises:
+            InvalidItem: a wrong format, marker, budget or ``at``; or the mapper gave no list of items.
+        """
+        return await handoff_view_async(self, at, ViewWanted(format, mapper, markers, budget))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventstore.conversation.control import decide, done
+from eventstore.conversation.control import decide, find_done
 from eventstore.conversation.stream import Stream
 from eventstore.conversation.transcripts import read_basis, read_shown
 from eventstore.errors import IdempotencyConflict, InvalidItem, VersionConflict
@@ -36,7 +36,7 @@ def retract(
     if versions is None:
         check_last(last)
     caller, tenant = stream.route.caller, stream.tenant
-    before = done(stream, key, RETRACTED)
+    before = find_done(stream, key, RETRACTED)
     if before is not None:
         ranges = [(first, end) for first, end in before.data["ranges"]]
         result = AppendResult(stream.name, before.version, before.version, before.position, True, (before.event_id,))

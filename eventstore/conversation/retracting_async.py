@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventstore.conversation.control_async import decide_async, done_async
+from eventstore.conversation.control_async import decide_async, find_done_async
 from eventstore.conversation.stream_async import AsyncStream
 from eventstore.conversation.transcripts_async import read_basis_async, read_shown_async
 from eventstore.errors import IdempotencyConflict, InvalidItem, VersionConflict
@@ -35,7 +35,7 @@ async def retract_async(
     if versions is None:
         check_last(last)
     caller, tenant = stream.route.caller, stream.tenant
-    before = await done_async(stream, key, RETRACTED)
+    before = await find_done_async(stream, key, RETRACTED)
     if before is not None:
         ranges = [(first, end) for first, end in before.data["ranges"]]
         result = AppendResult(stream.name, before.version, before.version, before.position, True, (before.event_id,))
