@@ -80,6 +80,12 @@ class Telemetry(Collector):
             registry=registry,
             buckets=(1, 2, 5, 10, 20, 50, 100, 1000, 10000),
         )
+        self.append_set_appends = Histogram(
+            "convstore_append_set_appends",
+            "Appends that went together in one call of an async store",
+            registry=registry,
+            buckets=(2, 4, 8, 16, 32, 64),
+        )
         self.appended = Counter("convstore_appended_events_total", "Events written", registry=registry)
         self.repeats = Counter("convstore_append_repeats_total", "Appends that the log held already", registry=registry)
         self.conflicts = Counter(

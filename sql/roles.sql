@@ -75,7 +75,7 @@ END $$;
 
 DO $$
 DECLARE
-  writer  text[] := ARRAY['append_event', 'append_events', 'append_control', 'fork_stream'];
+  writer  text[] := ARRAY['append_event', 'append_events', 'append_set', 'append_control', 'fork_stream'];
   reading text[] := ARRAY['stream_head', 'read_events', 'find_event', 'read_transcript', 'read_ranges', 'list_streams',
     'list_family', 'stream_lineage', 'read_feed', 'feed_blockers', 'feed_state', 'store_state',
     'check_cursor', 'last_event_at', 'sequence_faults'];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Final, LiteralString
 
 from psycopg import errors as pg
@@ -72,16 +73,30 @@ def _context(known: KnownStreams, target: Target) -> str:
 
 
 async def _send(caller: AsyncCaller, known: KnownStreams, target: Target, batch: Batch, expected: int | None) -> Row:
+    direct = partial(_direct, caller, known, target, batch, expected)  # async only
+    if caller.writer is None:  # async only
+        return await direct(False)  # async only
+    return await caller.writer.append(target, _cached(known, target), batch, expected, direct)  # async only
+    # sync: return _direct(caller, known, target, batch, expected, False)
+
+
+def _cached(known: KnownStreams, target: Target) -> Known | None:
     cached = known.get((target.tenant, target.stream))
     if cached is not None and target.context is not None and target.context != cached.context:
-        cached = None  # the server says what is right: the log may have been restored since
+        return None  # the server says what is right: the log may have been restored since
+    return cached
+
+
+async def _direct(
+    caller: AsyncCaller, known: KnownStreams, target: Target, batch: Batch, expected: int | None, again: bool
+) -> Row:
     query = _ONE if len(batch.rows) == 1 else _MANY
-    for ids in (cached, None):
+    for ids in (_cached(known, target), None):
         where = place(target, ids, expected)
         columns = one(batch) if query is _ONE else many(batch)
         rows = await caller.call(
             query,
-            [*where, batch.may_repeat, *columns],
+            [*where, again or batch.may_repeat, *columns],
             again=[*where, True, *columns],
             tenant=target.tenant,
             action="append events",

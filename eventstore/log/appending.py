@@ -7,8 +7,9 @@ after a restore the same ids may belong to another stream.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import orjson
@@ -24,7 +25,7 @@ from eventstore.errors import (
     VersionConflict,
 )
 from eventstore.log import binary
-from eventstore.log.batch import Batch
+from eventstore.log.batch import Batch, Row
 
 _DRAWN: Final = {
     "events_position": "position",
@@ -105,7 +106,29 @@ def one(batch: Batch) -> list[Any]:
 
 def many(batch: Batch) -> list[Any]:
     """Give the parameters of ``append_events``: a column an array."""
-    rows = batch.rows
+    columns = _columns(batch.rows)
+    columns.insert(-2, binary.texts([r.unique_key for r in batch.rows]))
+    return columns
+
+
+def several(appends: Sequence[tuple[Known, Batch, int | None]]) -> tuple[list[Any], list[Any]]:
+    """Give the parameters of ``append_set``, for appends in order of ids; the second time as what may be a repeat."""
+    batches = [batch for _, batch, _ in appends]
+    where = [
+        binary.bigints([known.context_id for known, _, _ in appends]),
+        binary.bigints([known.stream_id for known, _, _ in appends]),
+        binary.blobs([known.origin for known, _, _ in appends]),
+        binary.bigints([expected for _, _, expected in appends]),
+    ]
+    what = [
+        binary.integers(accumulate(len(batch.rows) for batch in batches)),
+        *_columns([row for batch in batches for row in batch.rows]),
+    ]
+    may_repeat = binary.booleans([batch.may_repeat for batch in batches])
+    return [*where, may_repeat, *what], [*where, binary.booleans([True] * len(batches)), *what]
+
+
+def _columns(rows: Sequence[Row]) -> list[Any]:
     return [
         binary.uuids([r.event_id for r in rows]),
         binary.smallints([r.schema_version for r in rows]),
@@ -116,7 +139,6 @@ def many(batch: Batch) -> list[Any]:
         binary.texts([r.call_id for r in rows]),
         binary.texts([r.task_id for r in rows]),
         binary.texts([r.run_id for r in rows]),
-        binary.texts([r.unique_key for r in rows]),
         binary.jsons([r.metadata for r in rows]),
         binary.jsons([r.data for r in rows]),
     ]

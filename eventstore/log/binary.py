@@ -17,8 +17,8 @@ from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.types.string import ByteaBinaryLoader
 
 BINARY = pq.Format.BINARY
-_TEXT, JSON, _UUID, _INT2 = 25, 114, 2950, 21
-_ARRAY = {_TEXT: 1009, JSON: 199, _UUID: 2951, _INT2: 1005}
+_TEXT, JSON, _UUID, _INT2, _INT4, _INT8, _BOOL, _BYTEA = 25, 114, 2950, 21, 23, 20, 16, 17
+_ARRAY = {_TEXT: 1009, JSON: 199, _UUID: 2951, _INT2: 1005, _INT4: 1007, _INT8: 1016, _BOOL: 1000, _BYTEA: 1001}
 
 
 class JsonBytes(bytes):
@@ -62,6 +62,28 @@ def smallints(values: Iterable[int]) -> Array:
     """Make a ``smallint[]``."""
     pack = struct.Struct(">h").pack
     return Array(_INT2, [pack(v) for v in values])
+
+
+def integers(values: Iterable[int]) -> Array:
+    """Make an ``integer[]``."""
+    pack = struct.Struct(">i").pack
+    return Array(_INT4, [pack(v) for v in values])
+
+
+def bigints(values: Iterable[int | None]) -> Array:
+    """Make a ``bigint[]``."""
+    pack = struct.Struct(">q").pack
+    return Array(_INT8, [None if v is None else pack(v) for v in values])
+
+
+def booleans(values: Iterable[bool]) -> Array:
+    """Make a ``boolean[]``."""
+    return Array(_BOOL, [b"\1" if v else b"\0" for v in values])
+
+
+def blobs(values: Sequence[bytes]) -> Array:
+    """Make a ``bytea[]``."""
+    return Array(_BYTEA, values)
 
 
 class _JsonDumper(Dumper):

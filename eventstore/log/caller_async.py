@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 import psycopg
 
+from eventstore.log.coalescing import CoalescingWriter  # async only
 from eventstore.log.hints_async import AsyncHints
 
 Params: TypeAlias = Sequence[Any]
@@ -28,6 +29,8 @@ class AsyncCaller(Protocol):
 
     commits: bool
     """Whether a call is committed when it returns."""
+    writer: CoalescingWriter | None  # async only
+    """What sends appends that wait at the same moment together; None on a connection of the caller."""  # async only
     subscriptions: WeakSet[Closes]
     """Those that end when this is closed."""
 

@@ -77,7 +77,7 @@ class Pooled:
         self.hints = Hints(self.beside)
         self._hint = hint
         self._process = os.getpid()
-        self._telemetry = telemetry
+        self.telemetry = telemetry
         self._deadline = Deadline(timeout)
         # psycopg-pool's hand-over costs about 10 µs, so the connection used last stays out of it. Both lists
         # are only appended to and popped from, which threads may do at once.
@@ -104,7 +104,7 @@ class Pooled:
         with self.beside() as conn:
             self.login = conn.info.user
         self._pool.open()
-        self._telemetry.pools.add(self._pool)
+        self.telemetry.pools.add(self._pool)
 
     @contextmanager
     def beside(self) -> Iterator[psycopg.Connection[Row]]:
@@ -166,7 +166,7 @@ class Pooled:
         try:
             return self._once(query, params, tenant, action, role)
         except _Lost as e:
-            self._telemetry.retries.inc()
+            self.telemetry.retries.inc()
             logger().warning(
                 "connection lost, sending again",
                 action=action,
@@ -189,7 +189,7 @@ class Pooled:
         raise AssertionError("unreachable: the loop returns or raises")
 
     def _once(self, query: LiteralString, params: Params, tenant: str | None, action: str, role: str) -> list[Row]:
-        self._check_process()
+        self.check_process()
         cursor = self._borrow()
         conn = cursor.connection
         try:
@@ -209,7 +209,8 @@ class Pooled:
         finally:
             self._give_back(cursor)
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Refuse a child of the process that opened the store."""
         if os.getpid() != self._process:
             raise StoreUnavailable(
                 "this store was opened before a fork, its connections are the parent's; open one here"
@@ -279,7 +280,7 @@ class Pooled:
         """Give a connection for one transaction; it commits where the block ends well."""
         if self.refusal is not None:
             raise self.refusal
-        self._check_process()
+        self.check_process()
         conn = self._live_connection()
         try:
             try:

@@ -42,6 +42,7 @@ from eventstore.log import binary, faults
 from eventstore.log.caller_async import AsyncCaller as AsyncCaller
 from eventstore.log.caller_async import Closes, Params
 from eventstore.log.caller_async import Row as Row
+from eventstore.log.coalescing import CoalescingWriter  # async only
 from eventstore.log.deadline import AsyncDeadline
 from eventstore.log.hints_async import AsyncHints
 from eventstore.log.lending import give_async, lend_async
@@ -76,7 +77,8 @@ class AsyncPooled:
         self.hints = AsyncHints(self.beside)
         self._hint = hint
         self._process = os.getpid()
-        self._telemetry = telemetry
+        self.telemetry = telemetry
+        self.writer: CoalescingWriter | None = CoalescingWriter(self, size)  # async only
         self._deadline = AsyncDeadline(timeout)
         # psycopg-pool's hand-over costs about 10 µs, so the connection used last stays out of it. Both lists
         # are only appended to and popped from, which threads may do at once.
@@ -103,7 +105,7 @@ class AsyncPooled:
         async with self.beside() as conn:
             self.login = conn.info.user
         await self._pool.open()
-        self._telemetry.pools.add(self._pool)
+        self.telemetry.pools.add(self._pool)
 
     @asynccontextmanager
     async def beside(self) -> AsyncIterator[psycopg.AsyncConnection[Row]]:
@@ -123,6 +125,8 @@ class AsyncPooled:
             subscription.close()
         await self.hints.close()
         self._deadline.close()
+        if self.writer is not None:  # async only
+            self.writer.close()  # async only
         while self._hot:
             await give_async(self._pool, self._hot.pop().connection)
         await self._pool.close()
@@ -165,7 +169,7 @@ class AsyncPooled:
         try:
             return await self._once(query, params, tenant, action, role)
         except _Lost as e:
-            self._telemetry.retries.inc()
+            self.telemetry.retries.inc()
             logger().warning(
                 "connection lost, sending again",
                 action=action,
@@ -190,7 +194,7 @@ class AsyncPooled:
     async def _once(
         self, query: LiteralString, params: Params, tenant: str | None, action: str, role: str
     ) -> list[Row]:
-        self._check_process()
+        self.check_process()
         cursor = await self._borrow()
         conn = cursor.connection
         try:
@@ -210,7 +214,8 @@ class AsyncPooled:
         finally:
             await self._give_back(cursor)
 
-    def _check_process(self) -> None:
+    def check_process(self) -> None:
+        """Refuse a child of the process that opened the store."""
         if os.getpid() != self._process:
             raise StoreUnavailable(
                 "this store was opened before a fork, its connections are the parent's; open one here"
@@ -280,7 +285,7 @@ class AsyncPooled:
         """Give a connection for one transaction; it commits where the block ends well."""
         if self.refusal is not None:
             raise self.refusal
-        self._check_process()
+        self.check_process()
         conn = await self._live_connection()
         try:
             try:
@@ -303,6 +308,7 @@ class AsyncBound:
     """A connection of the caller, with whatever transaction it is in."""
 
     commits = False
+    writer: CoalescingWriter | None = None  # async only
 
     def __init__(self, conn: psycopg.AsyncConnection[Any]) -> None:
         self._conn = conn

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from . import appending, disk, feeding, forking, report
+from . import appending, disk, feeding, forking, report, tasks
 from .frame import measure
 from .lab import opened
 
-ROWS = {row.number: row for row in [*appending.ROWS, *feeding.ROWS, *forking.ROWS, *disk.ROWS]}
+ROWS = {row.number: row for row in [*appending.ROWS, *feeding.ROWS, *forking.ROWS, *tasks.ROWS, *disk.ROWS]}
 
 
 def main() -> int:

@@ -58,6 +58,11 @@ class Proxy:
         for pair in pairs:
             _hang_up(pair)
 
+    @property
+    def is_down(self) -> bool:
+        """Whether connections are refused."""
+        return self._listener is None
+
     def up(self) -> None:
         """Take connections, at the same port as before."""
         listener = socket.socket()

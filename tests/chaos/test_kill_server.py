@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -22,7 +23,7 @@ import pytest
 from clients import wait_until
 
 import eventstore
-from eventstore import EventStore, embedded
+from eventstore import AsyncEventStore, EventStore, embedded
 
 WRITERS = ("alice", "bob", "carol")
 PROGRAM = Path(__file__).parent / "writer.py"
@@ -229,3 +230,37 @@ def test_a_killed_server_has_each_fork_that_it_acknowledged_once(durable: embedd
         ]
         report = store.verify()
         assert (report.ok, report.checked, report.streams) == (True, 2 * n + 1, n + 1)
+
+
+def test_sets_of_appends_whose_server_is_killed_are_there_once_and_in_order(durable: embedded.Server) -> None:
+    async def play() -> list[list[int]]:
+        told: list[list[int]] = [[] for _ in range(16)]
+        killing = True
+        async with AsyncEventStore.open(durable.url) as store:
+
+            async def append(stream: int) -> None:
+                n = 0
+                while killing:
+                    n += 1
+                    result = await store.conversation(f"s{stream}").append([n])
+                    assert result.last_version == n
+                    told[stream].append(n)
+
+            tasks = [asyncio.create_task(append(stream)) for stream in range(16)]
+            for _ in range(2):
+                wanted = min(map(len, told)) + 20
+                while min(map(len, told)) < wanted and not any(task.done() for task in tasks):
+                    await asyncio.sleep(0.005)
+                await asyncio.to_thread(kill_postmaster, durable)
+            killing = False
+            await asyncio.gather(*tasks)
+            together = store.telemetry.registry.get_sample_value("convstore_append_set_appends_sum")
+            assert together is not None
+            assert together > 100
+        return told
+
+    told = asyncio.run(play())
+    with EventStore.open(durable.url) as store:
+        for stream, numbers in enumerate(told):
+            assert [event.data for event in store.conversation(f"s{stream}").events()] == numbers
+        assert store.verify().ok

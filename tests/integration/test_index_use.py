@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 import psycopg
 import pytest
 
-from eventstore import Event, EventStore
+from eventstore import AsyncEventStore, Event, EventStore
 
 LOG = ["events", "streams", "directory", "contexts"]
 N = 10_000  # above what the planner takes for small
@@ -115,3 +116,29 @@ def test_appends_update_streams_in_place(large: str, db: psycopg.Connection) -> 
     assert after is not None
     assert after[0] - before[0] == 200
     assert after[1] - before[1] >= 195
+
+
+def test_no_set_of_appends_scans_the_log(large: str, db: psycopg.Connection) -> None:
+    inserted = 3 * (N + 1) + 300
+    names = ["s0", "s1", "s2", *(f"small-{number}" for number in range(20))]
+    rounds = 20
+
+    async def play() -> float | None:
+        async with AsyncEventStore.open(large) as store:
+            for name in names:
+                await store.conversation(name).append(["known"])
+            for n in range(rounds):
+                for key in (None, f"k{n}", f"k{n}"):
+                    await asyncio.gather(*(store.conversation(name).append([n, n], key=key) for name in names))
+            return store.telemetry.registry.get_sample_value("convstore_append_set_appends_sum")
+
+    before = scans(db, inserted)
+    together = asyncio.run(play())
+    appends = len(names) * (1 + 4 * rounds)
+    after = scans(db, inserted + appends)
+    assert together is not None
+    assert together > 50 * rounds
+    assert {name: after[name][0] - before[name][0] for name in LOG} == dict.fromkeys(LOG, 0)
+    assert after["streams"][3] - before["streams"][3] < 10 * appends
+    read = after["events"][3] - before["events"][3]
+    assert read < 20 * appends, f"{read} index entries read for {appends} events"
