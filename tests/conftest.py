@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -22,6 +23,10 @@ from eventstore.embedded import binaries
 COSTS = ("unit", "integration", "concurrency", "chaos", "peers", "benchmarks")
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 WHICH = os.environ.get("CONVSTORE_TEST_PG", "embedded")
+
+# A shell starts what runs in the background with interrupts ignored, and processes inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -32,7 +32,8 @@ def lost(e: psycopg.Error, conn: psycopg.Connection[object] | psycopg.AsyncConne
 
 def unavailable(e: BaseException, outcome: Literal["not_done", "unknown"] = "not_done") -> StoreUnavailable:
     """Say that the server can't be reached, in the server's or libpq's own words."""
-    text = " ".join(str(e).split()) or type(e).__name__
+    words = e.diag.message_primary if isinstance(e, psycopg.Error) else None  # without the statement that it was in
+    text = " ".join((words or str(e)).split()) or type(e).__name__
     return StoreUnavailable(f"the store can't be reached: {text}", outcome)
 
 

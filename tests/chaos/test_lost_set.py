@@ -161,10 +161,13 @@ def test_what_was_acknowledged_while_connections_were_killed_is_there_once(
 
     async def scene(ours: AsyncEventStore) -> None:
         writing = True
+        acknowledged = 0
 
         async def append(stream: int) -> None:
+            nonlocal acknowledged
             for n in range(rounds):
                 await ours.conversation(f"s{stream}").append([n], key=str(n) if n % 2 else None)
+                acknowledged += 1
 
         async def kill() -> None:
             others = "datname = current_database() AND application_name = 'convstore' AND pid <> pg_backend_pid()"
@@ -172,7 +175,9 @@ def test_what_was_acknowledged_while_connections_were_killed_is_there_once(
                 db.execute(
                     f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others} AND state = 'active'"
                 )
-                await asyncio.sleep(0.01)
+                before = acknowledged
+                while writing and acknowledged < before + N:  # else it could kill each new try
+                    await asyncio.sleep(0.001)
 
         killing = asyncio.ensure_future(kill())
         await asyncio.gather(*map(append, range(N)))
