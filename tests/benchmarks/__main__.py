@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.util import find_spec
 
 from . import appending, disk, feeding, forking, report, tasks
 from .frame import measure
 from .lab import opened
 
 ROWS = {row.number: row for row in [*appending.ROWS, *feeding.ROWS, *forking.ROWS, *tasks.ROWS, *disk.ROWS]}
+try:
+    from . import peers_sdk
+except ModuleNotFoundError:  # the peers come with the extra "bench"
+    pass
+else:
+    if find_spec("asyncpg"):
+        ROWS |= {row.number: row for row in peers_sdk.ROWS}
 
 
 def main() -> int:

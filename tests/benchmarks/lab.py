@@ -209,6 +209,15 @@ class Bare:
         with self._cursor.copy("COPY bare (stream, version, data) FROM STDIN") as copy:
             copy.write(b"".join(lines))
 
+    def read(self, stream: int, limit: int | None) -> list[str]:
+        """Give the JSON of the last rows, the newest first."""
+        self._cursor.execute(
+            "SELECT data::text FROM bare WHERE stream = %b ORDER BY version DESC LIMIT %b",
+            [stream, limit],
+            prepare=True,
+        )
+        return [row[0] for row in self._cursor]
+
 
 class Ours:
     """A store and the process at the other end of its one connection."""

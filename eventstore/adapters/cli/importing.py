@@ -14,9 +14,10 @@ from typing import Final
 import click
 
 from eventstore import EventStore
-from eventstore.adapters.cli import output
+from eventstore.adapters.cli import output, sdk_sessions
 from eventstore.adapters.cli.lines import BadLine, Files, Read
 from eventstore.adapters.cli.options import Options, options
+from eventstore.adapters.cli.sdk_importing import Count, add_sessions
 from eventstore.errors import (
     ContextMismatch,
     ConvstoreError,
@@ -51,12 +52,9 @@ _INDEX: Final = re.compile(r"^\[(\d+)\]")
 
 
 @dataclass(slots=True)
-class Tally:
+class Tally(Count):
     """What an import has done so far."""
 
-    streams: int = 0
-    written: int = 0
-    present: int = 0
     ignored: set[str] = field(default_factory=set)
 
     def __str__(self) -> str:
@@ -70,13 +68,27 @@ class Tally:
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
+    "--from",
+    "source",
+    type=click.Choice(sdk_sessions.SOURCES),
+    help="FILE is no file of lines, but the SQLite file of the OpenAI Agents SDK's sessions, or a SQLAlchemy URL.",
+)
+@click.option(
+    "--messages-table",
+    default=sdk_sessions.MESSAGES,
+    show_default=True,
+    help="With --from: where the SDK was told to keep its messages.",
+)
+@click.option(
     "--format",
     type=click.Choice(import_lines.FORMATS),
     help='What "items" and "messages" hold, whatever the key says: responses, items taken as they are; chat, messages; '
     'nested, what the key says, with handoff histories expanded. "steps" and "events" are not concerned.',
 )
 @options
-def import_files(to: Options, files: tuple[str, ...], format: str | None) -> None:
+def import_files(
+    to: Options, files: tuple[str, ...], format: str | None, source: str | None, messages_table: str
+) -> None:
     """Import conversations, one JSON object a line.
 
     A line is {"conversation": name, "context"?, "tags"?} with "items", "messages", "steps" or "events" (what export
@@ -87,7 +99,12 @@ def import_files(to: Options, files: tuple[str, ...], format: str | None) -> Non
     tally = Tally()
     try:
         with to.open() as store:
-            run(store, Files(files, format), tally)
+            if source is None:
+                run(store, Files(files, format), tally)
+            else:
+                for where in files:
+                    with sdk_sessions.opened(source, where, messages_table) as found:
+                        add_sessions(store, found, tally)
     except (ConvstoreError, OSError) as e:
         before = f"before it: {tally}; they stay, and the import can be run again"
         e.add_note(before if tally.streams else "nothing was imported before it")
@@ -103,6 +120,8 @@ def import_files(to: Options, files: tuple[str, ...], format: str | None) -> Non
         output.say(f"{tally} ({time.monotonic() - started:.1f} s)")
         if tally.ignored:
             output.note(f"ignored keys: {_names(sorted(tally.ignored))}")
+        if tally.left_out:
+            output.note(f"left out, as the SDK does, for they are no JSON: {_names(tally.left_out)}")
 
 
 def _names(keys: Sequence[str]) -> str:
@@ -116,6 +135,7 @@ def _document(tally: Tally, started: float, error: str | None) -> dict[str, obje
         "events_written": tally.written,
         "events_already_there": tally.present,
         "ignored": [*sorted(tally.ignored)],
+        "left_out": tally.left_out,
         "seconds": round(time.monotonic() - started, 3),
         "error": error,
     }
