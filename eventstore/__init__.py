@@ -3,6 +3,7 @@
 from eventstore import errors
 from eventstore.conversation.handle import Conversation
 from eventstore.conversation.handle_async import AsyncConversation
+from eventstore.log.artifacts import Artifact
 from eventstore.log.audit import VerifyReport
 from eventstore.log.catalogue.envelope import Envelope
 from eventstore.log.events import ANY, EXISTS, NO_STREAM, AppendResult, Event, RecordedEvent, UndecodableEvent
@@ -17,6 +18,7 @@ __all__ = [
     "EXISTS",
     "NO_STREAM",
     "AppendResult",
+    "Artifact",
     "AsyncConversation",
     "AsyncEventStore",
     "AsyncSubscription",

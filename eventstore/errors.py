@@ -156,11 +156,71 @@ class HandoffRefused(ConvstoreError):
 
 
 class TaskClosed(ConvstoreError):
-    """The task is in a terminal state."""
+    """The task is in a terminal state: nothing is written that names it."""
+
+    def __init__(self, task_id: str, status: str, context: str) -> None:
+        super().__init__(
+            f"task {task_id!r} of context {context!r} is {status}, and that is final; "
+            f"open another one with follows={task_id!r}, or leave task_id= out"
+        )
+        self.task_id = task_id
+        self.status = status
+        self.context = context
+
+
+class TaskExists(ConvstoreError):
+    """A task of this id was opened in the context before, with other facts."""
+
+    def __init__(self, task_id: str, context: str, stored: object, given: object) -> None:
+        super().__init__(
+            f"task {task_id!r} of context {context!r} was opened before: stored {stored}, given {given}; "
+            f"choose another id, perhaps with follows={task_id!r}"
+        )
+        self.task_id = task_id
+        self.context = context
+        self.stored = stored
+        self.given = given
+
+
+class TaskNotFound(ConvstoreError):
+    """No task of that id was opened in the context."""
+
+    def __init__(self, task_id: str, context: str) -> None:
+        super().__init__(
+            f"no task {task_id!r} was opened in context {context!r}; open it first: tasks.open({task_id!r}, …)"
+        )
+        self.task_id = task_id
+        self.context = context
+
+
+class TaskStatusConflict(ConvstoreError):
+    """The task is not in the state that the caller expected."""
+
+    def __init__(self, task_id: str, expected: str, actual: str, context: str) -> None:
+        super().__init__(
+            f"task {task_id!r} of context {context!r} is {actual}, expected {expected}; "
+            f"decide again, with expected={actual!r} or without"
+        )
+        self.task_id = task_id
+        self.expected = expected
+        self.actual = actual
+        self.context = context
 
 
 class ArtifactConflict(ConvstoreError):
-    """The artifact's version exists with another digest."""
+    """The artifact's version was published before, and it was another: ``field`` tells in what, mostly its digest."""
+
+    def __init__(self, uri: str, version: int, field: str, stored: object, given: object, context: str) -> None:
+        super().__init__(
+            f"artifact {uri!r} version {version} of context {context!r} was published with {field} {stored!r}, "
+            f"given {given!r}; a version never changes: publish the next one"
+        )
+        self.uri = uri
+        self.version = version
+        self.field = field
+        self.stored = stored
+        self.given = given
+        self.context = context
 
 
 class EffectPending(ConvstoreError):

@@ -17,6 +17,7 @@ import unasync
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("eventstore", "projections")
 NAMES = {
+    "AsyncArtifacts": "Artifacts",
     "AsyncBackground": "Background",
     "AsyncBell": "Bell",
     "AsyncBound": "Bound",
@@ -34,6 +35,7 @@ NAMES = {
     "AsyncRoute": "Route",
     "AsyncScope": "Scope",
     "AsyncStream": "Stream",
+    "AsyncTasks": "Tasks",
     "_AsyncAudit": "_Audit",
     "AsyncSubscription": "Subscription",
     "AbstractAsyncContextManager": "AbstractContextManager",

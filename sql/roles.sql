@@ -42,7 +42,7 @@ BEGIN
     SELECT format('ALTER TABLE %s OWNER TO convstore_owner', oid::regclass)
       FROM pg_class WHERE relnamespace = 'convstore'::regnamespace AND relkind IN ('r', 'v', 'm', 'p')
        AND relowner <> 'convstore_owner'::regrole AND relname = ANY (ARRAY['tenants', 'tenant_logins', 'contexts', 'directory',
-         'streams', 'events', 'checkpoints', 'store', 'watermark', 'schema_migrations',
+         'streams', 'events', 'tasks', 'checkpoints', 'store', 'watermark', 'schema_migrations',
          'schema_functions']) -- whatever else is not ours
     UNION ALL
     SELECT format('ALTER SEQUENCE %s OWNER TO convstore_owner', c.oid::regclass)
@@ -75,13 +75,13 @@ END $$;
 
 DO $$
 DECLARE
-  writer  text[] := ARRAY['append_event', 'append_events', 'append_set', 'append_control', 'fork_stream'];
+  writer  text[] := ARRAY['append_event', 'append_events', 'append_set', 'append_control', 'append_tasks', 'fork_stream'];
   reading text[] := ARRAY['stream_head', 'read_events', 'find_event', 'read_transcript', 'read_ranges', 'list_streams',
-    'list_family', 'stream_lineage', 'read_feed', 'feed_blockers', 'feed_state', 'store_state',
-    'check_cursor', 'last_event_at', 'sequence_faults'];
-  auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans',
+    'list_family', 'stream_lineage', 'read_feed', 'feed_blockers', 'feed_state', 'list_tasks', 'find_claims', 'read_types',
+    'store_state', 'check_cursor', 'last_event_at', 'sequence_faults'];
+  auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans', 'audit_tasks',
     'names_hash', 'content_hash', 'event_hash', 'append_chain'];
-  shown   text[] := ARRAY['tenants', 'directory', 'events', 'checkpoints', 'store', 'watermark', 'schema_migrations',
+  shown   text[] := ARRAY['tenants', 'directory', 'events', 'tasks', 'checkpoints', 'store', 'watermark', 'schema_migrations',
     'schema_functions'];
   role    text;
   f       record;
@@ -118,7 +118,7 @@ BEGIN
       EXECUTE 'GRANT SELECT ON convstore.contexts, convstore.streams TO convstore_auditor';
     END IF;
     IF role = 'convstore_projector' THEN -- all tenants, by a policy of its own, never by BYPASSRLS
-      FOREACH relation IN ARRAY ARRAY['tenants', 'contexts', 'directory', 'streams', 'events', 'checkpoints'] LOOP
+      FOREACH relation IN ARRAY ARRAY['tenants', 'contexts', 'directory', 'streams', 'events', 'tasks', 'checkpoints'] LOOP
         IF NOT EXISTS (SELECT FROM pg_policies
                         WHERE schemaname = 'convstore' AND tablename = relation AND policyname = 'projector') THEN
           EXECUTE format('CREATE POLICY projector ON convstore.%I FOR SELECT TO convstore_projector USING (true)', relation);

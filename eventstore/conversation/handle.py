@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from eventstore.compaction import Situation
+from eventstore.conversation.artifacts import Artifacts
 from eventstore.conversation.compacting import CompactResult, Wanted, compact
 from eventstore.conversation.handoff_view import Format, HandoffView, handoff_view
 from eventstore.conversation.handoff_view import Wanted as ViewWanted
@@ -16,6 +17,7 @@ from eventstore.conversation.model_input import Responses, ServerState, model_in
 from eventstore.conversation.receipts import ModelInput
 from eventstore.conversation.retracting import clear, retract
 from eventstore.conversation.stream import Stream
+from eventstore.conversation.tasks import Tasks
 from eventstore.conversation.transcripts import read_basis, read_originals, read_shown
 from eventstore.conversation.views import View, read_view
 from eventstore.errors import InvalidItem, StreamNotFound, describe
@@ -39,6 +41,16 @@ class Conversation(Stream):
     def responses(self) -> Responses:
         """The responses of models, and what each was made from."""
         return Responses(self)
+
+    @property
+    def tasks(self) -> Tasks:
+        """The tasks of its context."""
+        return Tasks(self)
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """The artifacts that came of it, by reference."""
+        return Artifacts(self)
 
     def transcript(
         self,

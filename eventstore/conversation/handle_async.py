@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from eventstore.compaction import Situation
+from eventstore.conversation.artifacts_async import AsyncArtifacts
 from eventstore.conversation.compacting_async import CompactResult, Wanted, compact_async
 from eventstore.conversation.handoff_view_async import Format, HandoffView, handoff_view_async
 from eventstore.conversation.handoff_view_async import Wanted as ViewWanted
@@ -15,6 +16,7 @@ from eventstore.conversation.model_input_async import AsyncResponses, ServerStat
 from eventstore.conversation.receipts import ModelInput
 from eventstore.conversation.retracting_async import clear_async, retract_async
 from eventstore.conversation.stream_async import AsyncStream
+from eventstore.conversation.tasks_async import AsyncTasks
 from eventstore.conversation.transcripts_async import read_basis_async, read_originals_async, read_shown_async
 from eventstore.conversation.views_async import View, read_view_async
 from eventstore.errors import InvalidItem, StreamNotFound, describe
@@ -38,6 +40,16 @@ class AsyncConversation(AsyncStream):
     def responses(self) -> AsyncResponses:
         """The responses of models, and what each was made from."""
         return AsyncResponses(self)
+
+    @property
+    def tasks(self) -> AsyncTasks:
+        """The tasks of its context."""
+        return AsyncTasks(self)
+
+    @property
+    def artifacts(self) -> AsyncArtifacts:
+        """The artifacts that came of it, by reference."""
+        return AsyncArtifacts(self)
 
     async def transcript(
         self,

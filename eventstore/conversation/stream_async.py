@@ -56,6 +56,11 @@ class AsyncStream:
         """How its calls reach the log."""
         return self._route
 
+    @property
+    def target(self) -> Target:
+        """The stream that appends go to, as the caller named it."""
+        return self._target
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of tenant {self.tenant!r}>"
 

@@ -9,7 +9,7 @@ from typing import Final, LiteralString
 from psycopg import errors as pg
 
 from eventstore.log import hashing
-from eventstore.log.appending import Known, KnownStreams, Target, many, one, place, race, refusal
+from eventstore.log.appending import Known, KnownStreams, Target, many, one, place, race, refusal, steps
 from eventstore.log.batch import Batch, expected_number
 from eventstore.log.connection import Caller, Row
 from eventstore.log.events import AppendResult
@@ -18,6 +18,8 @@ from eventstore.telemetry import Telemetry, logger
 _ONE: Final[LiteralString] = """SELECT * FROM convstore.append_event(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)"""
 _MANY: Final[LiteralString] = """SELECT * FROM convstore.append_events(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)"""
+_TASKS: Final[LiteralString] = """SELECT * FROM convstore.append_tasks(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)"""
 
 
@@ -86,6 +88,16 @@ def _cached(known: KnownStreams, target: Target) -> Known | None:
 def _direct(
     caller: Caller, known: KnownStreams, target: Target, batch: Batch, expected: int | None, again: bool
 ) -> Row:
+    if batch.tasks is not None:
+        rows = caller.call(
+            _TASKS,
+            steps(target, batch, batch.tasks, expected, may_repeat=again or batch.may_repeat),
+            again=steps(target, batch, batch.tasks, expected, may_repeat=True),
+            tenant=target.tenant,
+            action="append events",
+            role="convstore_writer",
+        )
+        return rows[0]
     query = _ONE if len(batch.rows) == 1 else _MANY
     for ids in (_cached(known, target), None):
         where = place(target, ids, expected)

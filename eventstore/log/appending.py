@@ -21,11 +21,15 @@ from eventstore.errors import (
     IdempotencyConflict,
     SequencesUnsafe,
     StreamClosed,
+    TaskClosed,
+    TaskExists,
+    TaskNotFound,
+    TaskStatusConflict,
     UniqueKeyConflict,
     VersionConflict,
 )
 from eventstore.log import binary
-from eventstore.log.batch import Batch, Row
+from eventstore.log.batch import Batch, Row, TaskSteps
 
 _DRAWN: Final = {
     "events_position": "position",
@@ -144,6 +148,20 @@ def _columns(rows: Sequence[Row]) -> list[Any]:
     ]
 
 
+def steps(target: Target, batch: Batch, tasks: TaskSteps, expected: int | None, *, may_repeat: bool) -> list[Any]:
+    """Give the parameters of ``append_tasks``."""
+    where = place(target, None, expected)
+    return [
+        *where[:4],
+        expected,
+        may_repeat,
+        *many(batch),
+        binary.texts(tasks.statuses),
+        binary.texts(tasks.follows),
+        tasks.expected,
+    ]
+
+
 def refusal(
     outcome: str,
     target: Target,
@@ -166,7 +184,23 @@ def refusal(
         return StreamClosed(target.stream, actual)
     if outcome == "unique_key":
         return UniqueKeyConflict(detail, context)
+    error = _task_refusal(outcome, batch, detail, context)
+    if error is not None:
+        return error
     raise AssertionError(f"append answered {outcome!r}, which this code does not know; is the database newer?")
+
+
+def _task_refusal(outcome: str, batch: Batch, detail: str, context: str) -> ConvstoreError | None:
+    if outcome == "no_task":
+        return TaskNotFound(detail, context)
+    status, _, task_id = detail.partition(" ")
+    if outcome == "task_closed":
+        return TaskClosed(task_id, status, context)
+    if outcome == "task_exists":
+        return TaskExists(task_id, context, f"a task that is {status}", "one to open")
+    if outcome == "task_status" and batch.tasks is not None:
+        return TaskStatusConflict(task_id, batch.tasks.expected or "", status, context)
+    return None
 
 
 def race(e: psycopg.Error, batch: Batch, context: str) -> ConvstoreError | None:

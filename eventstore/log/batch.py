@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from eventstore.errors import IdempotencyConflict, InvalidEvent, InvalidItem, describe
-from eventstore.log import catalogue, codec, items, names
+from eventstore.log import artifacts, catalogue, codec, items, names
+from eventstore.log.catalogue import tasks
 from eventstore.log.events import ANY, EXISTS, ITEM, NO_STREAM, Event, Expected, Json
 
 MAX_EVENTS = 10_000
@@ -36,12 +37,25 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class TaskSteps:
+    """What the events of a batch do to tasks, one element an event: the status given, the task followed.
+
+    ``expected`` is the status that the first of them has to find.
+    """
+
+    statuses: list[str | None]
+    follows: list[str | None]
+    expected: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """The rows of one append. ``may_repeat`` where a key or ids were given, so the log may hold them already."""
 
     rows: list[Row]
     key: str | None
     may_repeat: bool
+    tasks: TaskSteps | None = None
 
     @property
     def bytes(self) -> int:
@@ -132,7 +146,7 @@ def build(
         if size > MAX_BATCH_BYTES:
             raise _too_large(path)
         subject, call_id = items.describe(event.data) if event.type == ITEM else (None, None)
-        unique_key = names.storable("unique_key", event.unique_key)
+        subject, task_id, unique_key = _derived(f"[{index}]", event, subject)
         if unique_key is not None:
             if unique_key in unique:
                 raise InvalidEvent(f"[{index}].unique_key", f"{describe(unique_key)} stands twice in the batch")
@@ -150,14 +164,43 @@ def build(
                 subject=names.storable("subject", event.subject if event.subject is not None else subject),
                 agent=names.storable("agent", event.agent),
                 call_id=names.storable("call_id", event.call_id if event.call_id is not None else call_id),
-                task_id=names.storable("task_id", event.task_id),
+                task_id=names.storable("task_id", task_id),
                 run_id=names.storable("run_id", event.run_id),
                 unique_key=unique_key,
                 metadata=metadata[1],
                 data=data,
             )
         )
-    return Batch(rows, key, may_repeat)
+    return Batch(rows, key, may_repeat, _steps(events))
+
+
+def _derived(path: str, event: Event, subject: str | None) -> tuple[str | None, str | None, str | None]:
+    """Give subject, task and unique key; those of tasks and artifacts follow from what the event says."""
+    told: dict[str, str] = {}
+    if event.type in (tasks.OPENED, tasks.CHANGED):
+        told = {"subject": event.data["task_id"], "task_id": event.data["task_id"]}
+    elif event.type == tasks.PUBLISHED:
+        uri = event.data["uri"]
+        told = {"subject": uri, "unique_key": artifacts.unique_key(uri, event.data["version"])}
+    for name, value in told.items():
+        given = getattr(event, name)
+        if given is not None and names.storable(name, given) != names.storable(name, value):
+            raise InvalidEvent(f"{path}.{name}", f"{describe(given)}; {event.type} of this data has {describe(value)}")
+    return (
+        told.get("subject", subject),
+        told.get("task_id", event.task_id),
+        names.storable("unique_key", told.get("unique_key", event.unique_key)),
+    )
+
+
+def _steps(events: Sequence[Event]) -> TaskSteps | None:
+    statuses: list[str | None] = []
+    follows: list[str | None] = []
+    for event in events:
+        opened = event.type == tasks.OPENED
+        statuses.append("submitted" if opened else event.data["status"] if event.type == tasks.CHANGED else None)
+        follows.append(names.storable("follows", event.data.get("follows")) if opened else None)
+    return TaskSteps(statuses, follows) if any(statuses) else None
 
 
 def _ids(

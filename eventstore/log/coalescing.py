@@ -44,7 +44,17 @@ LARGE_BYTES: Final = 128 * 1024
 PATIENCE: Final = 0.02
 """Seconds after which a call is taken for one that waits for somebody else, and nobody waits behind it any more."""
 
-_ALONE: Final = frozenset(("history.compacted", "items.retracted", "history.cleared", "stream.closed", "stream.forked"))
+_ALONE: Final = frozenset(
+    (
+        "history.compacted",
+        "items.retracted",
+        "history.cleared",
+        "stream.closed",
+        "stream.forked",
+        "task.opened",
+        "task.changed",
+    )
+)
 _SET: Final[LiteralString] = """SELECT * FROM convstore.append_set(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"""
 
@@ -281,7 +291,7 @@ def _size(batch: Batch) -> int | None:
         return None
     size = 0
     for row in rows:
-        if row.unique_key is not None or row.type in _ALONE:
+        if row.unique_key is not None or row.task_id is not None or row.type in _ALONE:
             return None
         size += len(row.data) + len(row.metadata or b"")
     return size if size <= LARGE_BYTES else None

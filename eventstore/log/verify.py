@@ -11,10 +11,12 @@ from eventstore.errors import StreamNotFound
 from eventstore.log import hashing
 from eventstore.log.audit import AuditedStream, Bad, Mark, StoredRow, StreamCheck, VerifyReport
 from eventstore.log.connection import Caller
+from eventstore.log.task_audit import StoredTask, TaskCheck
 
 PAGE: Final = 1000
 _STREAMS: Final[LiteralString] = "SELECT * FROM convstore.audit_streams($1, $2, $3, $4)"
 _EVENTS: Final[LiteralString] = "SELECT * FROM convstore.audit_events($1, $2, $3, $4, $5)"
+_TASKS: Final[LiteralString] = "SELECT * FROM convstore.audit_tasks($1, $2, $3, $4)"
 _ORPHANS: Final[LiteralString] = "SELECT * FROM convstore.audit_orphans($1)"
 
 
@@ -42,6 +44,7 @@ class _Audit:
         self._caller = caller
         self._tenant = tenant
         self._progress = progress
+        self._tasks = TaskCheck()
         # Where branches still to come start from, and how many start there.
         self._marks: dict[tuple[int, int, int], Mark] = {}
         self._open: Counter[tuple[int, int, int]] = Counter()
@@ -69,7 +72,7 @@ class _Audit:
         for _, stream_id, version, position in self._rows(_ORPHANS, [self._tenant]):
             reason = f"the event at position {position} belongs to no stream of the directory"
             return Bad(f"#{stream_id}", version, reason)
-        return None
+        return self._task_rows(0, None)
 
     def one(self, name: str) -> Bad | None:
         """Check a stream, after those that it descends from up to where it branches off."""
@@ -78,7 +81,25 @@ class _Audit:
             raise StreamNotFound(name, self._tenant)
         start = self._start_of(page[0])
         check = start if isinstance(start, Bad) else self._stream(page[0], start, None, [])
-        return check if isinstance(check, Bad) else None
+        if isinstance(check, Bad) or self._tasks.empty:
+            return check if isinstance(check, Bad) else None
+        return self._task_rows(page[0].context_id, page[0].context_id)
+
+    def _task_rows(self, first: int, last: int | None) -> Bad | None:
+        """Check the tasks of contexts from one to another against the events that were met."""
+        place: tuple[int, str | None] = (first, None)
+        while True:
+            params = [self._tenant, *place, PAGE]
+            page = [StoredTask(*row) for row in self._rows(_TASKS, params)]
+            for row in page:
+                if last is not None and row.context_id > last:
+                    return self._tasks.end()
+                wrong = self._tasks.row(row)
+                if wrong is not None:
+                    return wrong
+                place = (row.context_id, row.task_id)
+            if len(page) < PAGE:
+                return self._tasks.end()
 
     def _keep(self, found: AuditedStream, check: StreamCheck) -> None:
         for at, count in Counter(found.forks or ()).items():
@@ -143,6 +164,7 @@ class _Audit:
                 wrong = check.row(row)
                 if wrong is not None:
                     return Bad(name, row.version, wrong)
+                self._tasks.see(found.context_id, name, row)
                 self.checked += 1
                 if row.version == upto:
                     return check

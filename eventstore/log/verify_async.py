@@ -10,10 +10,12 @@ from eventstore.errors import StreamNotFound
 from eventstore.log import hashing
 from eventstore.log.audit import AuditedStream, Bad, Mark, StoredRow, StreamCheck, VerifyReport
 from eventstore.log.connection_async import AsyncCaller
+from eventstore.log.task_audit import StoredTask, TaskCheck
 
 PAGE: Final = 1000
 _STREAMS: Final[LiteralString] = "SELECT * FROM convstore.audit_streams($1, $2, $3, $4)"
 _EVENTS: Final[LiteralString] = "SELECT * FROM convstore.audit_events($1, $2, $3, $4, $5)"
+_TASKS: Final[LiteralString] = "SELECT * FROM convstore.audit_tasks($1, $2, $3, $4)"
 _ORPHANS: Final[LiteralString] = "SELECT * FROM convstore.audit_orphans($1)"
 
 
@@ -41,6 +43,7 @@ class _AsyncAudit:
         self._caller = caller
         self._tenant = tenant
         self._progress = progress
+        self._tasks = TaskCheck()
         # Where branches still to come start from, and how many start there.
         self._marks: dict[tuple[int, int, int], Mark] = {}
         self._open: Counter[tuple[int, int, int]] = Counter()
@@ -68,7 +71,7 @@ class _AsyncAudit:
         for _, stream_id, version, position in await self._rows(_ORPHANS, [self._tenant]):
             reason = f"the event at position {position} belongs to no stream of the directory"
             return Bad(f"#{stream_id}", version, reason)
-        return None
+        return await self._task_rows(0, None)
 
     async def one(self, name: str) -> Bad | None:
         """Check a stream, after those that it descends from up to where it branches off."""
@@ -77,7 +80,25 @@ class _AsyncAudit:
             raise StreamNotFound(name, self._tenant)
         start = await self._start_of(page[0])
         check = start if isinstance(start, Bad) else await self._stream(page[0], start, None, [])
-        return check if isinstance(check, Bad) else None
+        if isinstance(check, Bad) or self._tasks.empty:
+            return check if isinstance(check, Bad) else None
+        return await self._task_rows(page[0].context_id, page[0].context_id)
+
+    async def _task_rows(self, first: int, last: int | None) -> Bad | None:
+        """Check the tasks of contexts from one to another against the events that were met."""
+        place: tuple[int, str | None] = (first, None)
+        while True:
+            params = [self._tenant, *place, PAGE]
+            page = [StoredTask(*row) for row in await self._rows(_TASKS, params)]
+            for row in page:
+                if last is not None and row.context_id > last:
+                    return self._tasks.end()
+                wrong = self._tasks.row(row)
+                if wrong is not None:
+                    return wrong
+                place = (row.context_id, row.task_id)
+            if len(page) < PAGE:
+                return self._tasks.end()
 
     def _keep(self, found: AuditedStream, check: StreamCheck) -> None:
         for at, count in Counter(found.forks or ()).items():
@@ -144,6 +165,7 @@ class _AsyncAudit:
                 wrong = check.row(row)
                 if wrong is not None:
                     return Bad(name, row.version, wrong)
+                self._tasks.see(found.context_id, name, row)
                 self.checked += 1
                 if row.version == upto:
                     return check

@@ -27,6 +27,14 @@ DECLARE
   place record;
   r     append_result;
 BEGIN
+  IF num_nonnulls(VARIADIC p_task_ids) > 0 THEN -- before the stream's row, as everybody does
+    r := name_tasks(false, p_tenant, p_stream, NULL, NULL, NULL, NULL, -1, p_may_repeat, p_event_ids, p_types, p_formats,
+      p_datas, p_task_ids);
+    IF r.outcome IS NOT NULL THEN
+      RETURN r;
+    END IF;
+    r := NULL;
+  END IF;
   SELECT s.context_id, s.stream_id, s.head, s.control INTO place
     FROM directory d JOIN streams s USING (context_id, stream_id)
    WHERE d.tenant_id = tid AND d.name = p_stream FOR UPDATE OF s;

@@ -11,15 +11,9 @@ CREATE OR REPLACE FUNCTION append_event(
   p_expected       bigint,
   p_may_repeat     boolean,   -- a key or ids were given, or this call was sent before: look for the id first
   p_event_id       uuid,
-  p_schema_version smallint,
-  p_format         smallint,
+  p_schema_version smallint, p_format smallint,
   p_type           text,
-  p_subject        text,
-  p_agent          text,
-  p_call_id        text,
-  p_task_id        text,
-  p_run_id         text,
-  p_unique_key     text,
+  p_subject        text, p_agent text, p_call_id text, p_task_id text, p_run_id text, p_unique_key text,
   p_metadata       json,
   p_data           json
 ) RETURNS append_result
@@ -27,6 +21,7 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
   more     boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
+  named    append_result;
   place    append_place;
   r        append_result;
   new_head bigint;
@@ -37,7 +32,7 @@ BEGIN
     RAISE EXCEPTION 'synchronous_commit is off: a crash could take back events that readers were given'
       USING ERRCODE = 'CV002', HINT = 'SET synchronous_commit = on for this login';
   END IF;
-  IF p_stream_id IS NOT NULL AND p_unique_key IS NULL AND (p_type = 'item.appended' OR p_type ~ '^x[.]') THEN
+  IF p_stream_id IS NOT NULL AND p_unique_key IS NULL AND p_task_id IS NULL AND (p_type = 'item.appended' OR p_type ~ '^x[.]') THEN
     -- The names' digest stands for the tenant's name too, so the login's right can be looked up by the tenant's id.
     UPDATE streams s SET head = s.head + 1, recorded_at = greatest(clock_timestamp(), s.recorded_at)
      WHERE s.context_id = p_context_id AND s.stream_id = p_stream_id AND s.origin = p_origin AND NOT s.closed
@@ -58,6 +53,11 @@ BEGIN
     IF p_type = 'stream.forked' THEN
       RAISE EXCEPTION 'stream.forked is written by fork_stream() only' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF p_task_id IS NOT NULL OR p_type IN ('task.opened', 'task.changed') THEN
+      named := name_tasks(false, p_tenant, p_stream, p_context, p_context_id, p_stream_id, p_origin, p_expected, p_may_repeat,
+        ARRAY[p_event_id], ARRAY[p_type], ARRAY[p_format], ARRAY[p_data], ARRAY[p_task_id]);
+      IF named.outcome IS NOT NULL THEN RETURN named; END IF;
+    END IF;
     place := advance(p_tenant, p_stream, p_context, p_tags, p_context_id, p_stream_id, p_origin, p_expected, 1,
       CASE WHEN p_type IN ('history.compacted', 'items.retracted', 'history.cleared') THEN 1 END, p_type = 'stream.closed',
       CASE WHEN p_may_repeat THEN ARRAY[p_event_id] END, ARRAY[p_type], ARRAY[p_format], ARRAY[p_data],
@@ -70,6 +70,8 @@ BEGIN
   END IF;
   IF r.outcome <> 'appended' THEN
     RETURN r;
+  ELSIF r.context_id <> named.context_id THEN
+    RAISE EXCEPTION 'stream % was made meanwhile', quote_literal(p_stream) USING ERRCODE = 'serialization_failure';
   ELSIF place.secret IS NULL THEN -- a branch leaves it with the context
     place.secret := (SELECT c.secret FROM contexts c WHERE c.context_id = r.context_id);
   END IF;

@@ -1,26 +1,17 @@
 -- Appends a batch to one stream, whole or not at all. Arrays hold one element an event; a null array is all nulls.
 CREATE OR REPLACE FUNCTION append_events(
-  p_tenant          text,
-  p_stream          text,
-  p_context         text,     -- see advance() for these
+  p_tenant          text, p_stream text,
+  p_context         text,     -- see advance()
   p_tags            jsonb,
-  p_context_id      bigint,
-  p_stream_id       bigint,
+  p_context_id      bigint, p_stream_id bigint,
   p_origin          bytea,
   p_expected        bigint,
   p_may_repeat      boolean,  -- a key or ids were given, or this call was sent before: look for the ids first
   p_event_ids       uuid[],
-  p_schema_versions smallint[],
-  p_formats         smallint[],
+  p_schema_versions smallint[], p_formats smallint[],
   p_types           text[],
-  p_subjects        text[],
-  p_agents          text[],
-  p_call_ids        text[],
-  p_task_ids        text[],
-  p_run_ids         text[],
-  p_unique_keys     text[],
-  p_metadatas       json[],
-  p_datas           json[]
+  p_subjects        text[], p_agents text[], p_call_ids text[], p_task_ids text[], p_run_ids text[], p_unique_keys text[],
+  p_metadatas       json[], p_datas json[]
 ) RETURNS append_result
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
@@ -28,6 +19,8 @@ DECLARE
   more     boolean := pg_current_xact_id_if_assigned() IS NOT NULL;
   n        integer := cardinality(p_event_ids);
   marks    boolean := p_types && ARRAY['history.compacted', 'items.retracted', 'history.cleared', 'stream.closed', 'stream.forked'];
+  tasks    boolean := coalesce(num_nonnulls(VARIADIC p_task_ids) > 0, false) OR p_types && ARRAY['task.opened', 'task.changed'];
+  named    append_result;
   place    append_place;
   r        append_result;
   new_head bigint;
@@ -42,7 +35,7 @@ BEGIN
     RAISE EXCEPTION 'a batch needs equally many ids, types, formats and datas, at least one, nothing after stream.closed, no fork'
       USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  IF p_stream_id IS NOT NULL AND NOT p_may_repeat AND p_unique_keys IS NULL AND NOT marks THEN -- as in append_event()
+  IF p_stream_id IS NOT NULL AND NOT p_may_repeat AND p_unique_keys IS NULL AND NOT marks AND NOT tasks THEN -- see append_event()
     UPDATE streams s SET head = s.head + n, recorded_at = greatest(clock_timestamp(), s.recorded_at)
      WHERE s.context_id = p_context_id AND s.stream_id = p_stream_id AND s.origin = p_origin AND NOT s.closed
        AND (p_expected IS NULL OR s.head = p_expected OR p_expected = -1 AND s.head > 0)
@@ -54,6 +47,11 @@ BEGIN
     place.result := ('appended', p_context_id, p_stream_id, NULL, new_head - n + 1, new_head, NULL, NULL, NULL);
   END IF;
   IF new_head IS NULL THEN
+    IF tasks THEN
+      named := name_tasks(false, p_tenant, p_stream, p_context, p_context_id, p_stream_id, p_origin, p_expected, p_may_repeat,
+        p_event_ids, p_types, p_formats, p_datas, p_task_ids);
+      IF named.outcome IS NOT NULL THEN RETURN named; END IF;
+    END IF;
     place := advance(p_tenant, p_stream, p_context, p_tags, p_context_id, p_stream_id, p_origin, p_expected, n,
       CASE WHEN marks THEN (SELECT max(t.ord) FROM unnest(p_types) WITH ORDINALITY AS t (type, ord)
         WHERE t.type IN ('history.compacted', 'items.retracted', 'history.cleared'))::integer END,
@@ -65,6 +63,8 @@ BEGIN
   r := place.result;
   IF r.outcome <> 'appended' THEN
     RETURN r;
+  ELSIF r.context_id <> named.context_id THEN
+    RAISE EXCEPTION 'stream % was made meanwhile', quote_literal(p_stream) USING ERRCODE = 'serialization_failure';
   ELSIF place.secret IS NULL THEN -- a branch leaves it with the context
     place.secret := (SELECT c.secret FROM contexts c WHERE c.context_id = r.context_id);
   END IF;

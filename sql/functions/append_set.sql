@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION append_set(
   p_subjects        text[],     -- these may be null, which is all nulls
   p_agents          text[],
   p_call_ids        text[],
-  p_task_ids        text[],
+  p_task_ids        text[],     -- all nulls: who names a task waits for it
   p_run_ids         text[],
   p_metadatas       json[],
   p_datas           json[]
@@ -37,12 +37,14 @@ BEGIN
        (cardinality(p_context_ids), cardinality(p_stream_ids), cardinality(p_origins), cardinality(p_may_repeats))
      OR (n, n, n, n, n) IS DISTINCT FROM
        (p_lasts[k], cardinality(p_types), cardinality(p_datas), cardinality(p_formats), cardinality(p_schema_versions))
-     OR p_types && ARRAY['history.compacted', 'items.retracted', 'history.cleared', 'stream.closed', 'stream.forked']
+     OR p_types && ARRAY['history.compacted', 'items.retracted', 'history.cleared', 'stream.closed', 'stream.forked', 'task.opened',
+         'task.changed']
+     OR num_nonnulls(VARIADIC p_task_ids) > 0
      OR EXISTS (SELECT FROM generate_series(1, k) AS g (i)
                  WHERE (p_lasts[g.i] > CASE WHEN g.i = 1 THEN 0 ELSE p_lasts[g.i - 1] END) IS NOT TRUE
                     OR g.i > 1 AND ((p_context_ids[g.i], p_stream_ids[g.i])
                                     > (p_context_ids[g.i - 1], p_stream_ids[g.i - 1])) IS NOT TRUE) THEN
-    RAISE EXCEPTION 'a set needs streams in ascending order, events for each, and none that changes a transcript, closes or forks'
+    RAISE EXCEPTION 'a set needs streams in ascending order, events for each, no task, none that changes transcripts, closes, forks'
       USING ERRCODE = 'invalid_parameter_value';
   END IF;
   RETURN QUERY

@@ -8,20 +8,11 @@ CREATE OR REPLACE FUNCTION create_stream(
 LANGUAGE plpgsql AS $$
 DECLARE
   tid integer;
-  cid bigint;
+  cid bigint := create_context(p_tenant, p_context);
   key bytea;
   sid bigint;
 BEGIN
-  LOOP -- ON CONFLICT waits for the other transaction; what it committed shows in the next statement
-    SELECT tenant_id INTO tid FROM tenants WHERE name = p_tenant;
-    EXIT WHEN FOUND;
-    INSERT INTO tenants (name) VALUES (p_tenant) ON CONFLICT (name) DO NOTHING;
-  END LOOP;
-  LOOP
-    SELECT context_id, secret INTO cid, key FROM contexts WHERE tenant_id = tid AND name = p_context;
-    EXIT WHEN FOUND;
-    INSERT INTO contexts (tenant_id, name) VALUES (tid, p_context) ON CONFLICT (tenant_id, name) DO NOTHING;
-  END LOOP;
+  SELECT tenant_id, secret INTO tid, key FROM contexts WHERE context_id = cid;
   INSERT INTO directory (tenant_id, name, context_id, tags) VALUES (tid, p_stream, cid, coalesce(p_tags, '{}'))
     ON CONFLICT (tenant_id, name) DO NOTHING RETURNING stream_id INTO sid;
   IF sid IS NOT NULL THEN

@@ -24,10 +24,7 @@ def test_what_waits_goes_together_and_what_is_alone_takes_the_direct_call(url: s
             await chat.append([1])
         assert sets(ours) == (0, 0)
         results = await asyncio.gather(
-            *(
-                chat.append([2, n], agent=f"a{n}", task_id="t", run_id="r", metadata={"n": n})
-                for n, chat in enumerate(chats)
-            )
+            *(chat.append([2, n], agent=f"a{n}", run_id="r", metadata={"n": n}) for n, chat in enumerate(chats))
         )
         assert sets(ours) == (1, SET)
         assert [(r.stream, r.first_version, r.last_version, r.deduplicated) for r in results] == [
@@ -39,7 +36,7 @@ def test_what_waits_goes_together_and_what_is_alone_takes_the_direct_call(url: s
             assert tuple(e.event_id for e in events) == result.event_ids
             assert events[-1].position == result.position
             for e in events:
-                assert (e.agent, e.task_id, e.run_id, e.metadata) == (f"a{n}", "t", "r", {"n": n})
+                assert (e.agent, e.run_id, e.metadata) == (f"a{n}", "r", {"n": n})
 
     play(url, scene)
     assert store.verify().ok

@@ -172,5 +172,5 @@ def filled(store: EventStore) -> EventStore:
     """Two tenants with data under the same names."""
     for tenant in ("acme", "rival"):
         chat = store.for_tenant(tenant).conversation("a", context="ctx", tags={"of": tenant})
-        chat.append([f"{tenant} secret", 2], key="k", metadata={"of": tenant})
+        chat.append([f"{tenant} secret", 2], key="k", task_id="label", metadata={"of": tenant})
     return store

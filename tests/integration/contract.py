@@ -12,9 +12,11 @@ from typing import Any
 import psycopg
 
 from eventstore import AsyncConversation, AsyncEventStore, EventStore
+from eventstore.conversation.artifacts_async import AsyncArtifacts
+from eventstore.conversation.tasks_async import AsyncTasks
 from eventstore.store_async import AsyncScope
 
-Wrapped = (AsyncScope, AsyncConversation, psycopg.AsyncConnection, psycopg.AsyncCursor)
+Wrapped = (AsyncScope, AsyncConversation, AsyncTasks, AsyncArtifacts, psycopg.AsyncConnection, psycopg.AsyncCursor)
 
 
 class Driver:
@@ -89,7 +91,7 @@ class Awaited:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._wrapped, name)
         if not inspect.isroutine(value):
-            return value
+            return Awaited(self._driver, value) if isinstance(value, Wrapped) else value
         return lambda *args, **kwargs: self._settled(value(*map(_unwrapped, args), **kwargs))
 
     def _settled(self, value: Any) -> Any:

@@ -9,9 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from eventstore import AsyncEventStore, Event, EventStore
+from eventstore import Artifact, AsyncEventStore, Event, EventStore
+from eventstore.errors import TaskClosed
 
-LOG = ["events", "streams", "directory", "contexts"]
+LOG = ["events", "streams", "directory", "contexts", "tasks"]
 N = 10_000  # above what the planner takes for small
 
 
@@ -142,3 +143,28 @@ def test_no_set_of_appends_scans_the_log(large: str, db: psycopg.Connection) -> 
     assert after["streams"][3] - before["streams"][3] < 10 * appends
     read = after["events"][3] - before["events"][3]
     assert read < 20 * appends, f"{read} index entries read for {appends} events"
+
+
+def test_tasks_and_artifacts_read_what_they_touch(large: str, db: psycopg.Connection) -> None:
+    inserted = 3 * (N + 1) + 300
+    before = scans(db, inserted)
+    with EventStore.open(large) as store:
+        chat = store.conversation("s1")
+        for n in range(20):
+            chat.tasks.open(f"t{n}", goal="g", follows=f"t{n - 1}" if n else None)
+            chat.append([n], task_id=f"t{n}")
+            chat.append([n, n], task_id=f"t{n}", key=f"k{n}")
+            source = [("file:///a", n)] if n else []
+            chat.artifacts.publish(Artifact("file:///a", n + 1, "a", derived_from=source), task_id=f"t{n}")
+            chat.tasks.set_status(f"t{n}", "completed")
+            with pytest.raises(TaskClosed):
+                chat.append([n], task_id=f"t{n}")
+            assert chat.tasks.get(f"t{n}") is not None
+        branch = chat.fork("branch", at=N)
+        assert branch.artifacts.list() == []
+        assert len(chat.artifacts.list()) == len(chat.tasks.list()) == len(branch.tasks.list()) == 20
+        assert chat.artifacts.latest("file:///a") == chat.artifacts.list()[-1]
+    after = scans(db, inserted + 20 * 6 + 1)
+    assert {name: after[name][0] - before[name][0] for name in LOG} == dict.fromkeys(LOG, 0)
+    read = after["events"][3] - before["events"][3]
+    assert read < 4_000, f"{read} index entries read for 20 tasks and artifacts"

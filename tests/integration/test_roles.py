@@ -19,7 +19,7 @@ from eventstore.errors import NotPermitted
 README = Path(eventstore.__file__).parent.parent / "sql" / "README.md"
 ROLES = ["owner", "writer", "reader", "projector", "auditor"]
 PRIVILEGES = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"]
-TABLES = ["tenants", "tenant_logins", "contexts", "directory", "streams", "events", "store"]
+TABLES = ["tenants", "tenant_logins", "contexts", "directory", "streams", "events", "tasks", "store"]
 TABLES += ["schema_migrations", "schema_functions"]
 
 

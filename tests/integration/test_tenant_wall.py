@@ -15,7 +15,7 @@ from psycopg import sql
 from eventstore import EventStore
 from eventstore.errors import NotPermitted, TenantRequired
 
-SHOWN = ["tenants", "contexts", "directory", "streams", "events"]
+SHOWN = ["tenants", "contexts", "directory", "streams", "events", "tasks"]
 ROLES = ["writer", "reader", "auditor"]
 
 
@@ -108,7 +108,8 @@ def test_no_call_of_a_function_reaches_another_tenant(
                         pytest.fail(f"{name} answers {conn.execute(call).fetchall()}")
                     assert caught.value.sqlstate in ("CV001", "22023"), (name, caught.value)
     assert tried >= {"append_event", "append_events", "append_set", "stream_head", "read_events", "list_streams"}
-    assert tried >= {"audit_streams", "audit_events", "audit_orphans"}
+    assert tried >= {"append_tasks", "list_tasks", "find_claims", "read_types"}
+    assert tried >= {"audit_streams", "audit_events", "audit_orphans", "audit_tasks"}
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -14,6 +14,7 @@ from eventstore.adapters.cli import (
     reading,
     repairing,
     server,
+    working,
 )
 from eventstore.adapters.cli.exits import Commands
 
@@ -36,6 +37,8 @@ for command in (
     branching.diff,
     conversing.compact,
     conversing.seen,
+    working.tasks,
+    working.artifacts,
     reading.export,
     following.tail,
     auditing.verify,

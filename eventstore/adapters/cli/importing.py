@@ -28,6 +28,9 @@ from eventstore.errors import (
     StreamClosed,
     StreamExists,
     StreamNotFound,
+    TaskClosed,
+    TaskExists,
+    TaskNotFound,
     UniqueKeyConflict,
 )
 from eventstore.formats import import_lines
@@ -45,6 +48,9 @@ _FAULTS_OF_A_LINE: Final = (
     StreamClosed,
     StreamExists,
     StreamNotFound,
+    TaskClosed,
+    TaskExists,
+    TaskNotFound,
     UniqueKeyConflict,
 )
 _NAMED: Final = 20
