@@ -21,7 +21,7 @@ DECLARE
   tid    integer := tenant_of(p_tenant);
   r      append_result;
   known  append_result;
-  names  text[] := ARRAY(SELECT DISTINCT u.id FROM unnest(p_task_ids) AS u (id) WHERE u.id IS NOT NULL ORDER BY u.id);
+  names  text[] := array_remove(p_task_ids, NULL);
   queue  bigint;
   closed text;
   id     text;
@@ -41,7 +41,10 @@ BEGIN
   IF r.context_id IS NULL THEN
     RETURN r; -- advance() tells what is wrong
   END IF;
-  FOREACH id IN ARRAY names LOOP
+  IF cardinality(names) > 1 THEN
+    names := ARRAY(SELECT DISTINCT u.id FROM unnest(names) AS u (id) ORDER BY u.id);
+  END IF;
+  FOREACH id IN ARRAY coalesce(names, '{}') LOOP
     IF cardinality(names) <= 8 THEN -- shared row locks are handed on past who waits to change the row; this is a fair queue
       queue := 17751::bigint << 48 | hashtextextended(id, r.context_id) & 281474976710655;
       IF p_change THEN PERFORM pg_advisory_xact_lock(queue); ELSE PERFORM pg_advisory_xact_lock_shared(queue); END IF;
@@ -72,12 +75,14 @@ BEGIN
     r.outcome := 'task_closed';
     r.detail := closed;
     r.context := (SELECT c.name FROM contexts c WHERE c.context_id = r.context_id AND r.stream_id IS NOT NULL);
-  ELSIF EXISTS ( -- the row carries the id of an event of this append: append_tasks() has decided
-      SELECT FROM unnest(p_types, p_task_ids) AS u (type, task_id)
-        LEFT JOIN tasks t ON t.context_id = r.context_id AND t.task_id = u.task_id AND t.stream_id = r.stream_id
-         AND t.event_id = ANY (p_event_ids)
-       WHERE u.type IN ('task.opened', 'task.changed') AND t.task_id IS NULL) THEN
-    RAISE EXCEPTION 'task.opened and task.changed are written by append_tasks() only' USING ERRCODE = 'invalid_parameter_value';
+  ELSIF p_types && ARRAY['task.opened', 'task.changed'] THEN
+    IF EXISTS ( -- else each row carries the id of an event of this append: append_tasks() has decided
+        SELECT FROM unnest(p_types, p_task_ids) AS u (type, task_id)
+          LEFT JOIN tasks t ON t.context_id = r.context_id AND t.task_id = u.task_id AND t.stream_id = r.stream_id
+           AND t.event_id = ANY (p_event_ids)
+         WHERE u.type IN ('task.opened', 'task.changed') AND t.task_id IS NULL) THEN
+      RAISE EXCEPTION 'task.opened and task.changed are written by append_tasks() only' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
   END IF;
   RETURN r;
 END $$;

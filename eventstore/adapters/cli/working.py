@@ -21,7 +21,7 @@ _COLORS = {"completed": "green", "working": "cyan", "failed": "red", "rejected":
 @click.option("--at", type=At(), help="As of this version or moment; STREAM@N says the same.")
 @options
 def tasks(to: Options, stream: str, at: int | datetime | None) -> None:
-    """Show the tasks of a conversation's context, each with its history.
+    """Show the tasks of a conversation's context.
 
     A task belongs to the context: all of its conversations and branches share it. As of a version is as of the moment
     when that was recorded.
@@ -83,7 +83,9 @@ def _change(change: TaskChange) -> dict[str, Any]:
 @click.option("--at", type=At(), help="As of this version or moment; STREAM@N says the same.")
 @options
 def artifacts(to: Options, stream: str, at: int | datetime | None) -> None:
-    """Show what a conversation and those that it branches off from have published.
+    """Show the artifacts that a conversation has published.
+
+    Those that it inherited from the conversations that it branches off from are among them.
 
     The latest version of each is marked; one that came after a higher one is a regression.
     """
