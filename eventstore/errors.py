@@ -224,21 +224,92 @@ class ArtifactConflict(ConvstoreError):
 
 
 class EffectPending(ConvstoreError):
-    """Another caller runs this effect now."""
+    """Another caller runs this effect now. ``age`` and ``lease`` are seconds, by the server's clock."""
 
-    def __init__(self, key: str, age: float, by: str) -> None:
-        super().__init__(f"effect {key!r} has been running for {age:.1f} s, by {by}; ask again")
+    def __init__(self, key: str, age: float, by: str, *, tool: str = "", lease: float = 0.0, attempt: int = 1) -> None:
+        super().__init__(
+            f"{_effect(key, tool)} has been running for {age:.1f} s of its lease of {lease:g} s, attempt {attempt}, "
+            f"by {by!r}; ask again, it has an outcome or can be resolved {max(lease - age, 0):.1f} s from now"
+        )
         self.key = key
         self.age = age
         self.by = by
+        self.tool = tool
+        self.lease = lease
+        self.attempt = attempt
 
 
 class EffectIndeterminate(ConvstoreError):
-    """Whether the effect happened is not known; a person or a look-up has to say."""
+    """Whether the effect happened is not known, or not recorded; a person or a look-up has to say.
+
+    ``happened`` is True or False where its caller knows that much, else None; ``result`` is what the tool gave then.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        tool: str,
+        attempt: int,
+        by: str,
+        reason: str,
+        *,
+        happened: bool | None = None,
+        result: Any = None,
+    ) -> None:
+        known = {
+            None: "it is not known whether it happened",
+            True: "it happened, but its result is not recorded",
+            False: "it did not happen, but that is not recorded",
+        }[happened]
+        look = "look where the tool acts, then call" if happened is None else "call"
+        says = "True or False" if happened is None else str(happened)
+        super().__init__(
+            f"{_effect(key, tool)}, attempt {attempt}, by {by!r}: {known} ({reason}); it is not run again: "
+            f"{look} effects.resolve({key!r}, succeeded={says})"
+        )
+        self.key = key
+        self.tool = tool
+        self.attempt = attempt
+        self.by = by
+        self.reason = reason
+        self.happened = happened
+        self.result = result
 
 
 class EffectCompensated(ConvstoreError):
-    """The effect was undone; its key is spent."""
+    """The effect was undone; its key is spent. ``result`` is what undoing it gave."""
+
+    def __init__(self, key: str, tool: str, by: str, result: Any = None) -> None:
+        super().__init__(
+            f"{_effect(key, tool)} was undone, by {by!r}: {describe(result)}; its key is spent, "
+            "to do it once more choose a new one"
+        )
+        self.key = key
+        self.tool = tool
+        self.by = by
+        self.result = result
+
+
+class EffectRefused(ConvstoreError):
+    """What was asked of an effect can't be, in the state that it is in."""
+
+    def __init__(self, key: str, reason: str, *, tool: str = "") -> None:
+        super().__init__(f"{_effect(key, tool)}: {reason}")
+        self.key = key
+        self.tool = tool
+        self.reason = reason
+
+
+class EffectFailed(ConvstoreError):
+    """To be raised by a call that knows for certain that the effect did not happen: its key is free again."""
+
+    def __init__(self, error: Any = "it did not happen") -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _effect(key: str, tool: str) -> str:
+    return f"effect {describe(key)} (tool {tool!r})" if tool else f"effect {describe(key)}"
 
 
 class ServerStateConflict(ConvstoreError):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from eventstore.compaction import Situation
 from eventstore.conversation.artifacts import Artifacts
 from eventstore.conversation.compacting import CompactResult, Wanted, compact
+from eventstore.conversation.effects import Effects
 from eventstore.conversation.handoff_view import Format, HandoffView, handoff_view
 from eventstore.conversation.handoff_view import Wanted as ViewWanted
 from eventstore.conversation.model_input import Responses, ServerState, model_input
@@ -51,6 +52,11 @@ class Conversation(Stream):
     def artifacts(self) -> Artifacts:
         """The artifacts that came of it, by reference."""
         return Artifacts(self)
+
+    @property
+    def effects(self) -> Effects:
+        """The effects of tools in the world: each runs once, whoever retries, on whatever branch."""
+        return Effects(self)
 
     def transcript(
         self,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from eventstore.compaction import Situation
 from eventstore.conversation.artifacts_async import AsyncArtifacts
 from eventstore.conversation.compacting_async import CompactResult, Wanted, compact_async
+from eventstore.conversation.effects_async import AsyncEffects
 from eventstore.conversation.handoff_view_async import Format, HandoffView, handoff_view_async
 from eventstore.conversation.handoff_view_async import Wanted as ViewWanted
 from eventstore.conversation.model_input_async import AsyncResponses, ServerState, model_input_async
@@ -50,6 +51,11 @@ class AsyncConversation(AsyncStream):
     def artifacts(self) -> AsyncArtifacts:
         """The artifacts that came of it, by reference."""
         return AsyncArtifacts(self)
+
+    @property
+    def effects(self) -> AsyncEffects:
+        """The effects of tools in the world: each runs once, whoever retries, on whatever branch."""
+        return AsyncEffects(self)
 
     async def transcript(
         self,

@@ -62,6 +62,11 @@ class Stream:
         """The stream that appends go to, as the caller named it."""
         return self._target
 
+    @property
+    def context(self) -> str | None:
+        """The context that this handle names; None: the stream's, or where it is new its own name."""
+        return self._target.context
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of tenant {self.tenant!r}>"
 

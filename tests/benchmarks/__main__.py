@@ -6,11 +6,13 @@ import argparse
 import sys
 from importlib.util import find_spec
 
-from . import appending, disk, feeding, forking, report, tasks
+from . import appending, disk, effects, feeding, forking, report, tasks
 from .frame import measure
 from .lab import opened
 
-ROWS = {row.number: row for row in [*appending.ROWS, *feeding.ROWS, *forking.ROWS, *tasks.ROWS, *disk.ROWS]}
+ROWS = {
+    row.number: row for row in [*appending.ROWS, *feeding.ROWS, *forking.ROWS, *tasks.ROWS, *disk.ROWS, *effects.ROWS]
+}
 try:
     from . import peers_sdk
 except ModuleNotFoundError:  # the peers come with the extra "bench"

@@ -13,10 +13,21 @@ import psycopg
 
 from eventstore import AsyncConversation, AsyncEventStore, EventStore
 from eventstore.conversation.artifacts_async import AsyncArtifacts
+from eventstore.conversation.effects_async import AsyncEffects
+from eventstore.conversation.guarding_async import AsyncGuard
 from eventstore.conversation.tasks_async import AsyncTasks
 from eventstore.store_async import AsyncScope
 
-Wrapped = (AsyncScope, AsyncConversation, AsyncTasks, AsyncArtifacts, psycopg.AsyncConnection, psycopg.AsyncCursor)
+Wrapped = (
+    AsyncScope,
+    AsyncConversation,
+    AsyncTasks,
+    AsyncArtifacts,
+    AsyncEffects,
+    AsyncGuard,
+    psycopg.AsyncConnection,
+    psycopg.AsyncCursor,
+)
 
 
 class Driver:

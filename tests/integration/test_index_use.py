@@ -168,3 +168,19 @@ def test_tasks_and_artifacts_read_what_they_touch(large: str, db: psycopg.Connec
     assert {name: after[name][0] - before[name][0] for name in LOG} == dict.fromkeys(LOG, 0)
     read = after["events"][3] - before["events"][3]
     assert read < 4_000, f"{read} index entries read for 20 tasks and artifacts"
+
+
+def test_an_effect_is_claimed_found_and_listed_without_reading_the_log(large: str, db: psycopg.Connection) -> None:
+    inserted = 3 * (N + 1) + 300
+    before = scans(db, inserted)
+    with EventStore.open(large) as store:
+        effects = store.conversation("s1").effects
+        for n in range(20):
+            effects.run("t", lambda n=n: n, key=f"k{n}")
+            assert effects.run("t", lambda: 1 / 0, key=f"k{n}") == n
+            assert effects.resolve(f"k{n}", succeeded=True).result == n
+        assert len(effects.list()) == 20
+    after = scans(db, inserted + 40)
+    assert {name: after[name][0] - before[name][0] for name in LOG} == dict.fromkeys(LOG, 0)
+    read = after["events"][3] - before["events"][3]
+    assert read < 3_000, f"{read} index entries read for 20 effects"
