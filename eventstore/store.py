@@ -13,6 +13,7 @@ import psycopg
 from prometheus_client import CollectorRegistry
 from psycopg import errors
 
+from eventstore.conversation.checkpoints import check_checkpoints
 from eventstore.conversation.handle import Conversation
 from eventstore.conversation.stream import Route
 from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, SequencesUnsafe, describe
@@ -186,11 +187,15 @@ class Scope:
     def verify(self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None) -> VerifyReport:
         """Check that no event of ``stream``, or of the whole tenant, was changed since it was appended.
 
+        Also that the checkpoints, which transcripts are folded from, are what the events come to.
         Needs the role ``convstore_auditor``. ``progress`` is called with a stream's name and the events checked so far.
         """
         if stream is not None:
             names.check_name("stream", stream)
-        return verify(self._route.caller, self.tenant, stream, progress)
+        report = verify(self._route.caller, self.tenant, stream, progress)
+        if report.ok:
+            report = replace(report, first_bad=check_checkpoints(self._route.caller, self.tenant, stream))
+        return report
 
 
 def _check_feed(types: Sequence[str] | None, limit: int) -> None:

@@ -12,6 +12,7 @@ import psycopg
 from prometheus_client import CollectorRegistry
 from psycopg import errors
 
+from eventstore.conversation.checkpoints_async import check_checkpoints_async
 from eventstore.conversation.handle_async import AsyncConversation
 from eventstore.conversation.stream_async import AsyncRoute
 from eventstore.errors import InvalidItem, NotPermitted, SchemaOutOfDate, SequencesUnsafe, describe
@@ -187,11 +188,15 @@ class AsyncScope:
     ) -> VerifyReport:
         """Check that no event of ``stream``, or of the whole tenant, was changed since it was appended.
 
+        Also that the checkpoints, which transcripts are folded from, are what the events come to.
         Needs the role ``convstore_auditor``. ``progress`` is called with a stream's name and the events checked so far.
         """
         if stream is not None:
             names.check_name("stream", stream)
-        return await verify_async(self._route.caller, self.tenant, stream, progress)
+        report = await verify_async(self._route.caller, self.tenant, stream, progress)
+        if report.ok:
+            report = replace(report, first_bad=await check_checkpoints_async(self._route.caller, self.tenant, stream))
+        return report
 
 
 def _check_feed(types: Sequence[str] | None, limit: int) -> None:

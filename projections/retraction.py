@@ -56,13 +56,18 @@ def retract_versions(ranges: Ranges, at: int, versions: object) -> list[Interval
     Raises:
         InvalidItem: no list of (from, to); a range beyond the stream, backwards, or across a summary.
     """
-    if not isinstance(versions, (list, tuple)):
-        raise InvalidItem("versions", f"{describe(versions)} should be a list of ranges (from, to), both inclusive")
-    given = [check_range(f"versions[{index}]", pair, at) for index, pair in enumerate(versions)]
+    given = check_ranges(versions, at)
     for index, (first, last) in enumerate(given):
         _refuse_across(ranges, f"versions[{index}]", first, last)
     changes = any(ranges.kept_within(*pair) or _summarized(ranges, *pair) for pair in given)
     return union(given) if changes else []
+
+
+def check_ranges(versions: object, at: int) -> list[Interval]:
+    """Give a caller's list of ranges of a stream that is at version ``at``; raises as ``check_range``."""
+    if not isinstance(versions, (list, tuple)):
+        raise InvalidItem("versions", f"{describe(versions)} should be a list of ranges (from, to), both inclusive")
+    return [check_range(f"versions[{index}]", pair, at) for index, pair in enumerate(versions)]
 
 
 def check_range(path: str, pair: object, at: int) -> Interval:

@@ -143,8 +143,8 @@ class Ranges:
         }
 
     @classmethod
-    def loads(cls, checkpoint: Json) -> Ranges:
-        """Give back the ranges of a checkpoint.
+    def loads(cls, checkpoint: Json, control: int | None = None) -> Ranges:
+        """Give back the ranges of a checkpoint, which must be that of ``control`` where that is given.
 
         Raises:
             ValueError: it is of a format that this code does not know, or no checkpoint.
@@ -153,14 +153,36 @@ class Ranges:
             known = checkpoint.get("format") if isinstance(checkpoint, dict) else checkpoint
             raise ValueError(f"checkpoint of ranges in format {known!r}; this code reads format {_FORMAT}")
         try:
-            return cls(
+            found = cls(
                 kept=_intervals(checkpoint["kept"]),
                 compactions=tuple(_compactions(checkpoint["compactions"])),
                 control=checkpoint["control"],
                 cleared=checkpoint["cleared"],
             )
+            sound = found._sound() and control in (None, found.control)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"damaged checkpoint of ranges: {error!r}") from error
+        if not sound:
+            raise ValueError(f"checkpoint of ranges that can't be those of control event {control or found.control}")
+        return found
+
+    def _sound(self) -> bool:
+        """Tell whether these can be the ranges of a stream."""
+        shown = sorted(self.compactions, key=lambda compaction: compaction.version)
+        summaries = [piece for compaction in shown for piece in (*compaction.shown, (compaction.version,) * 2)]
+        depths = [compaction.depth for compaction in shown]
+        return (
+            all(type(number) is int for number in (self.control, self.cleared, *depths))
+            and 0 <= self.cleared <= self.control < OPEN
+            and self.kept[-1:] != ()
+            and self.kept[-1][1] == OPEN
+            and all(first <= self.control + 1 for first, _ in self.kept)
+            and _ordered(self.kept)
+            and _ordered([compaction.covers for compaction in self.compactions])
+            and all(compaction.covers[1] < compaction.version <= self.control for compaction in shown)
+            and _ordered(summaries)
+            and all(depth >= 1 for depth in depths)
+        )
 
     def _check(self, at: int) -> None:
         if at < self.control:
@@ -257,6 +279,15 @@ class _Edit:
             if shown and shown[-1][1] >= first:
                 found.append(version)
         return found
+
+
+def _ordered(pieces: Iterable[Interval]) -> bool:
+    before = 0
+    for first, last in pieces:
+        if not (type(first) is int and type(last) is int and before < first <= last):
+            return False
+        before = last
+    return True
 
 
 def _deepest(compactions: Iterable[Compaction]) -> int:

@@ -79,7 +79,7 @@ DECLARE
   reading text[] := ARRAY['stream_head', 'read_events', 'find_event', 'read_transcript', 'read_ranges', 'list_streams',
     'list_family', 'stream_lineage', 'read_feed', 'feed_blockers', 'feed_state', 'list_tasks', 'find_claims', 'read_types',
     'effect_events', 'list_effects', 'store_state', 'check_cursor', 'last_event_at', 'sequence_faults'];
-  auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans', 'audit_tasks',
+  auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans', 'audit_tasks', 'audit_checkpoints',
     'names_hash', 'content_hash', 'event_hash', 'append_chain'];
   shown   text[] := ARRAY['tenants', 'directory', 'events', 'tasks', 'checkpoints', 'store', 'watermark', 'schema_migrations',
     'schema_functions'];

@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 from eventstore.compaction import Situation, checked, estimate, method_of
 from eventstore.compaction.outcome import Compacted
-from eventstore.conversation.control import decide, find_done
+from eventstore.conversation.control import decide, find_done, read_now
 from eventstore.conversation.receipts import rendered
 from eventstore.conversation.stream import Stream
-from eventstore.conversation.transcripts import Basis, fetch, read_basis, read_shown
-from eventstore.errors import InvalidItem, describe
+from eventstore.conversation.transcripts import Basis, fetch, read_shown
+from eventstore.errors import IdempotencyConflict, InvalidItem, describe
 from eventstore.log import batch as batches
+from eventstore.log import names
 from eventstore.log.events import AppendResult, Entry, Event, Json
 from projections.compaction import Plan, moved, plan
 from projections.transcript import Piece
@@ -63,12 +64,11 @@ class Wanted:
 
 def compact(stream: Stream, wanted: Wanted, *, agent: str | None, key: str | None) -> CompactResult | None:
     """Compact what was asked for; None where there is nothing to do, or ``when`` says no."""
-    before = find_done(stream, key, SUMMARY)
+    before = _before(stream, wanted, key)
     if before is not None:
-        for event in stream.events(before.version, types=[COMPACTED]):
-            return _result(event.version, event.data, deduplicated=True)
+        return before
     caller, tenant, name = stream.route.caller, stream.tenant, stream.name
-    basis = read_basis(caller, tenant, name, None, None)
+    basis = read_now(stream, None)
     if basis is None:
         return None
     shown = read_shown(caller, tenant, name, basis)
@@ -94,10 +94,34 @@ def compact(stream: Stream, wanted: Wanted, *, agent: str | None, key: str | Non
     data = _data(basis, todo.covers, source, summary, wanted.basis) | {"seconds": round(seconds, 6)}
     events = [Event(type=SUMMARY, data=item, agent=agent) for item in summary.items]
     events.append(Event(type=COMPACTED, data=data, agent=agent))
-    decided = decide(stream, batches.build(tenant, name, events, key=key), basis)
+    try:
+        decided = decide(stream, batches.build(tenant, name, events, key=key), basis)
+    except IdempotencyConflict:  # a call with the same key was faster, with a summary of its own
+        before = _before(stream, wanted, key)
+        if before is None:
+            raise
+        return before
     if isinstance(decided, AppendResult):
         return _result(decided.last_version, data, deduplicated=decided.deduplicated)
     raise moved(basis.ranges.control, decided)
+
+
+def _before(stream: Stream, wanted: Wanted, key: str | None) -> CompactResult | None:
+    """Give what an earlier call with the key did; None where there was none."""
+    first = find_done(stream, key, SUMMARY)
+    if first is None or key is None:
+        return None
+    found = None
+    for event in stream.events(first.version, types=[COMPACTED]):
+        found = event
+        break
+    items = 0 if found is None else found.version - first.version
+    if found is None or found.event_id != names.derived_ids(stream.tenant, stream.name, key, items + 1)[-1]:
+        raise IdempotencyConflict(f"key {key!r}", f"{SUMMARY} at version {first.version}", "a compaction")
+    if found.data["basis"] != wanted.basis:
+        stored = f"a compaction of basis {found.data['basis']!r}"
+        raise IdempotencyConflict(f"key {key!r}", stored, f"one of basis {wanted.basis!r}")
+    return _result(found.version, found.data, deduplicated=True)
 
 
 def _holds(stream: Stream, basis: Basis, shown: list[Entry], when: Callable[[Situation], bool]) -> bool:

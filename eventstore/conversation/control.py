@@ -4,14 +4,28 @@
 from __future__ import annotations
 
 from eventstore.conversation.stream import Stream
-from eventstore.conversation.transcripts import CHECKPOINT_EVERY, Basis
-from eventstore.errors import IdempotencyConflict
+from eventstore.conversation.transcripts import CHECKPOINT_EVERY, Basis, read_basis
+from eventstore.errors import ContextMismatch, IdempotencyConflict, StreamClosed, StreamNotFound
 from eventstore.log import names
 from eventstore.log.appending import Target, refusal
 from eventstore.log.batch import Batch
 from eventstore.log.events import AppendResult, RecordedEvent
 from eventstore.log.ranges import append_control
 from eventstore.log.read import find
+
+
+def read_now(stream: Stream, limit: int | None) -> Basis | None:
+    """Read what a change is decided on: the stream now, with the last ``limit`` items; None where it does not exist.
+
+    Raises ``StreamClosed`` and ``ContextMismatch``: before a summary is made for nothing.
+    """
+    basis = read_basis(stream.route.caller, stream.tenant, stream.name, None, limit)
+    if basis is not None:
+        if stream.context not in (None, basis.context):
+            raise ContextMismatch(stream.name, basis.context, stream.context or "")
+        if basis.material.closed:
+            raise StreamClosed(stream.name, basis.version)
+    return basis
 
 
 def decide(stream: Stream, batch: Batch, basis: Basis) -> AppendResult | int:
@@ -37,6 +51,8 @@ def decide(stream: Stream, batch: Batch, basis: Basis) -> AppendResult | int:
             route.telemetry.appended.inc(len(batch.rows))
         repeated = outcome == "repeated" and batch.may_repeat
         return AppendResult(stream.name, first, last, position, repeated, tuple(r.event_id for r in batch.rows))
+    if outcome == "no_stream":  # its first append was rolled back since
+        raise StreamNotFound(stream.name, stream.tenant)
     target = Target(stream.tenant, stream.name, None, None)
     raise refusal(outcome, target, batch, None, actual, detail, (first, last), basis.context)
 

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from eventstore.conversation.stream_async import AsyncStream
-from eventstore.conversation.transcripts_async import CHECKPOINT_EVERY, Basis
-from eventstore.errors import IdempotencyConflict
+from eventstore.conversation.transcripts_async import CHECKPOINT_EVERY, Basis, read_basis_async
+from eventstore.errors import ContextMismatch, IdempotencyConflict, StreamClosed, StreamNotFound
 from eventstore.log import names
 from eventstore.log.appending import Target, refusal
 from eventstore.log.batch import Batch
 from eventstore.log.events import AppendResult, RecordedEvent
 from eventstore.log.ranges_async import append_control_async
 from eventstore.log.read_async import find_async
+
+
+async def read_now_async(stream: AsyncStream, limit: int | None) -> Basis | None:
+    """Read what a change is decided on: the stream now, with the last ``limit`` items; None where it does not exist.
+
+    Raises ``StreamClosed`` and ``ContextMismatch``: before a summary is made for nothing.
+    """
+    basis = await read_basis_async(stream.route.caller, stream.tenant, stream.name, None, limit)
+    if basis is not None:
+        if stream.context not in (None, basis.context):
+            raise ContextMismatch(stream.name, basis.context, stream.context or "")
+        if basis.material.closed:
+            raise StreamClosed(stream.name, basis.version)
+    return basis
 
 
 async def decide_async(stream: AsyncStream, batch: Batch, basis: Basis) -> AppendResult | int:
@@ -36,6 +50,8 @@ async def decide_async(stream: AsyncStream, batch: Batch, basis: Basis) -> Appen
             route.telemetry.appended.inc(len(batch.rows))
         repeated = outcome == "repeated" and batch.may_repeat
         return AppendResult(stream.name, first, last, position, repeated, tuple(r.event_id for r in batch.rows))
+    if outcome == "no_stream":  # its first append was rolled back since
+        raise StreamNotFound(stream.name, stream.tenant)
     target = Target(stream.tenant, stream.name, None, None)
     raise refusal(outcome, target, batch, None, actual, detail, (first, last), basis.context)
 

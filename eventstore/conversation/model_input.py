@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from eventstore.conversation.receipts import (
@@ -23,8 +23,9 @@ from eventstore.log.connection import Caller
 from eventstore.log.events import AppendResult, Event, Json, RecordedEvent
 from eventstore.log.names import storable
 from eventstore.log.ranges import read_ranges
-from eventstore.log.read import find
-from projections.server_state import Held, held, unseen
+from eventstore.log.read import events, find, lineage
+from eventstore.log.rows import Part
+from projections.server_state import Held, Response, furthest, held, unseen
 
 ServerState: TypeAlias = Literal["off", "response", "conversation"]
 STATES: Final = ("off", "response", "conversation")
@@ -51,7 +52,7 @@ def model_input(caller: Caller, tenant: str, stream: str, server_state: ServerSt
     if state is not None:
         name = "previous_response_id" if server_state == "response" else "conversation_id"
         options[name] = state.response_id if server_state == "response" else state.conversation_id
-        options["after"] = [state.seen, state.version]
+        options["after"] = [state.seen, state.version, *(state.output or ())]
     items = _increment(caller, tenant, stream, version, options)
     return ModelInput(
         items,
@@ -63,7 +64,20 @@ def model_input(caller: Caller, tenant: str, stream: str, server_state: ServerSt
 
 def _held(caller: Caller, tenant: str, stream: str, basis: Basis, server_state: ServerState) -> Held | None:
     last = find(caller, tenant, stream, kind=RECORDED, at=basis.version)
-    state = None if last is None else held(last.version, last.data, basis.ranges.control)
+    control = basis.ranges.control
+    if last is None or last.version < control:
+        return None
+    recorded = [last]
+    state = held(Response(last.version, last.data), control)
+    since = control if state is None else state.seen
+    if last.version - since > 1:  # one that was recorded earlier may have been given more
+        between = events(caller, tenant, stream, since + 1, last.version - 1, [RECORDED])
+        recorded += [event for event in between if event.type == RECORDED]
+    parts = None
+    if any(event.stream != stream or _receipt_of(event) != event.stream for event in recorded):
+        parts = lineage(caller, tenant, stream)
+    responses = [Response(event.version, event.data, _shared(event, stream, parts)) for event in recorded]
+    state = furthest(responses, control)
     if state is None:
         return None
     if server_state == "response" and state.conversation_id is not None:
@@ -74,14 +88,30 @@ def _held(caller: Caller, tenant: str, stream: str, basis: Basis, server_state: 
     return state if server_state == "response" or state.conversation_id is not None else None
 
 
+def _receipt_of(event: RecordedEvent) -> str:
+    receipt = event.data.get("receipt")
+    return event.stream if receipt is None else str(receipt["stream"])
+
+
+def _shared(event: RecordedEvent, stream: str, parts: Sequence[Part] | None) -> bool:
+    """Tell whether a response's call was given this stream's history, and a conversation of its is not the parent's."""
+    if event.stream != stream and event.data.get("conversation_id") is not None:
+        return False
+    named = _receipt_of(event)
+    if parts is None or named in (event.stream, stream):
+        return True
+    return any(part.stream == named and event.data["receipt"]["version"] <= part.last for part in parts)
+
+
 def _increment(caller: Caller, tenant: str, stream: str, version: int, options: Mapping[str, Json]) -> list[Json]:
     """Give the items of a view with server state: a function of the stream, the version and the options."""
     if "after" not in options:
         _, items = read_view(caller, tenant, stream, version, View())
         return [for_model(item) for item in items]
-    seen, recorded = options["after"]
+    seen, recorded, *output = options["after"]
     new = read_ranges(caller, tenant, stream, [(seen + 1, version, False)], None)
-    return [for_model(entry.item) for entry in unseen(new, Held(recorded, seen, "", None))]
+    state = Held(recorded, seen, "", None, (output[0], output[1]) if output else None)
+    return [for_model(entry.item) for entry in unseen(new, state)]
 
 
 class Responses:
@@ -95,6 +125,7 @@ class Responses:
         response_id: str,
         *,
         receipt: Receipt | Mapping[str, Json] | None = None,
+        output: AppendResult | tuple[int, int] | None = None,
         previous_response_id: str | None = None,
         conversation_id: str | None = None,
         model: str | None = None,
@@ -108,7 +139,9 @@ class Responses:
         Args:
             response_id: the provider's.
             receipt: ``.receipt`` of the ``model_input()`` that it was called with.
-            previous_response_id: as given to the provider; or
+            output: what the append of its output returned, or its (first, last) version; needed where another call may
+                be made of this conversation at the same time.
+            previous_response_id: as given to the provider; default: what the receipt was made to follow; or
             conversation_id: the same.
             model: its name.
             usage: what the provider counted, as it gave it.
@@ -120,11 +153,16 @@ class Responses:
             ServerStateConflict: one history was given twice: by both ids, or by an id beside a local history.
         """
         given = read_receipt(receipt)
+        if given is not None and previous_response_id is None and conversation_id is None:
+            previous_response_id, conversation_id = given.follows
         check_sources(given, previous_response_id, conversation_id)
+        if isinstance(output, AppendResult):
+            output = output.first_version, output.last_version
         data: dict[str, Json] = {"response_id": response_id}
         if given is not None:
             data["receipt"] = given.as_json()
         about = {
+            "output": None if output is None else list(output),
             "previous_response_id": previous_response_id,
             "conversation_id": conversation_id,
             "model": model,

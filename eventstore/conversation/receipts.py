@@ -25,6 +25,11 @@ class Receipt:
         """Give it as it is recorded."""
         return {"stream": self.stream, "version": self.version, "options": dict(self.options), "sha256": self.sha256}
 
+    @property
+    def follows(self) -> tuple[str | None, str | None]:
+        """The ``previous_response_id`` and the ``conversation_id`` that the input was made to follow."""
+        return self.options.get("previous_response_id"), self.options.get("conversation_id")
+
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
@@ -70,7 +75,9 @@ def read_receipt(receipt: object) -> Receipt | None:
     if receipt is None or isinstance(receipt, Receipt):
         return receipt
     if isinstance(receipt, Mapping) and set(receipt) == {"stream", "version", "options", "sha256"}:
-        return Receipt(**receipt)
+        given = Receipt(**receipt)
+        if type(given.version) is int and isinstance(given.options, Mapping):
+            return given
     raise InvalidItem("receipt", f"{describe(receipt)}; give .receipt of model_input()")
 
 
@@ -96,7 +103,8 @@ def check_sources(receipt: Receipt | None, previous_response_id: str | None, con
         return
     for name, given in (("previous_response_id", previous_response_id), ("conversation_id", conversation_id)):
         told = receipt.options.get(name)
-        if told != given and not (told is None and name == "conversation_id"):  # the first call makes the conversation
+        begins = name == "conversation_id" and receipt.options["server_state"] == "conversation"
+        if told != given and not (told is None and begins):  # the first call makes the conversation
             raise ServerStateConflict(
                 f"the input was made to follow {name} {told!r}, not {given!r}: what lies between is missing or doubled"
             )

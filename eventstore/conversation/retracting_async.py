@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from eventstore.conversation.control_async import decide_async, find_done_async
+from eventstore.conversation.control_async import decide_async, find_done_async, read_now_async
 from eventstore.conversation.stream_async import AsyncStream
 from eventstore.conversation.transcripts_async import read_basis_async, read_shown_async
-from eventstore.errors import IdempotencyConflict, InvalidItem, VersionConflict
+from eventstore.errors import IdempotencyConflict, InvalidItem, VersionConflict, describe
 from eventstore.log import batch as batches
-from eventstore.log.events import EXISTS, AppendResult, Entry, Event, Json
+from eventstore.log.events import EXISTS, AppendResult, Entry, Event, Json, RecordedEvent
 from eventstore.log.ranges_async import read_ranges_async
-from projections.intervals import union
-from projections.retraction import check_last, retract_last, retract_versions
+from projections.intervals import Interval, union
+from projections.retraction import check_last, check_ranges, retract_last, retract_versions
+from projections.transcript import Piece
 
 RETRACTED = "items.retracted"
+
+
+class _Moved(Exception):
+    """Another control event came since it was decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a retraction was asked for."""
+
+    last: int | None
+    versions: Sequence[tuple[int, int]] | None
+    reason: str | None
+
+    def as_data(self, ranges: Sequence[Interval]) -> dict[str, Json]:
+        """Give it as it would be recorded."""
+        return {"ranges": [list(pair) for pair in ranges], "last": self.last, "reason": self.reason}
 
 
 async def retract_async(
@@ -34,37 +53,75 @@ async def retract_async(
         raise InvalidItem("last", "give last= or versions=, one of them")
     if versions is None:
         check_last(last)
-    caller, tenant = stream.route.caller, stream.tenant
-    before = await find_done_async(stream, key, RETRACTED)
-    if before is not None:
-        ranges = [(first, end) for first, end in before.data["ranges"]]
-        result = AppendResult(stream.name, before.version, before.version, before.position, True, (before.event_id,))
-        if versions is not None:
-            if ranges != union(versions):
-                raise IdempotencyConflict(f"key {key!r}", f"a retraction of {ranges}", f"one of {list(versions)}")
-            return result, []
-        pieces = [(first, end, summary) for first, end in reversed(ranges) for summary in (False, True)]
-        taken = await read_ranges_async(caller, tenant, stream.name, pieces, None)
-        return result, sorted(taken)[-(last or 0) :]
+    asked = _Asked(last, versions, reason)
     while True:
-        basis = await read_basis_async(caller, tenant, stream.name, None, last or 0)
-        if basis is None:
-            return None
-        taken = []
-        if versions is None:
-            taken = await read_shown_async(caller, tenant, stream.name, basis, last)
-            ranges = retract_last(basis.ranges, basis.version, [(entry.version, entry.summary) for entry in taken])
-        else:
-            ranges = retract_versions(basis.ranges, basis.version, versions)
-        if not ranges:
-            return None
-        data: dict[str, Json] = {"ranges": [list(pair) for pair in ranges], "control": basis.ranges.control}
-        if reason is not None:
-            data["reason"] = reason
-        event = Event(type=RETRACTED, data=data, agent=agent)
-        decided = await decide_async(stream, batches.build(tenant, stream.name, [event], key=key), basis)
-        if isinstance(decided, AppendResult):
-            return decided, taken
+        before = await find_done_async(stream, key, RETRACTED)
+        if before is not None:
+            return await _again_async(stream, before, asked, f"key {key!r}")
+        try:
+            return await _retract_async(stream, asked, agent, key)
+        except _Moved:
+            continue
+        except IdempotencyConflict:  # a call with the same key came in between, and decided on something else
+            if await find_done_async(stream, key, RETRACTED) is None:
+                raise
+
+
+async def _retract_async(
+    stream: AsyncStream, asked: _Asked, agent: str | None, key: str | None
+) -> tuple[AppendResult, list[Entry]] | None:
+    caller, tenant = stream.route.caller, stream.tenant
+    basis = await read_now_async(stream, asked.last or 0)
+    if basis is None:
+        return None
+    taken: list[Entry] = []
+    if asked.versions is None:
+        taken = await read_shown_async(caller, tenant, stream.name, basis, asked.last)
+        ranges = retract_last(basis.ranges, basis.version, [(entry.version, entry.summary) for entry in taken])
+    else:
+        ranges = retract_versions(basis.ranges, basis.version, asked.versions)
+    if not ranges:
+        return None
+    data: dict[str, Json] = {"ranges": [list(pair) for pair in ranges], "control": basis.ranges.control}
+    about = {"last": asked.last, "reason": asked.reason}
+    data |= {name: value for name, value in about.items() if value is not None}
+    event = Event(type=RETRACTED, data=data, agent=agent)
+    decided = await decide_async(stream, batches.build(tenant, stream.name, [event], key=key), basis)
+    if isinstance(decided, AppendResult):
+        return decided, taken
+    raise _Moved
+
+
+async def _again_async(
+    stream: AsyncStream, before: RecordedEvent, asked: _Asked, key: str
+) -> tuple[AppendResult, list[Entry]]:
+    """Give what the first call with a key did, and took."""
+    done = before.data
+    ranges = [(first, end) for first, end in done["ranges"]]
+    wanted = ranges if asked.versions is None else union(check_ranges(asked.versions, before.version - 1))
+    if (done.get("last"), done.get("reason"), ranges) != (asked.last, asked.reason, wanted):
+        raise IdempotencyConflict(key, f"a retraction {_named(done)}", f"one {_named(asked.as_data(wanted))}")
+    result = AppendResult(stream.name, before.version, before.version, before.position, True, (before.event_id,))
+    if asked.last is None:
+        return result, []
+    caller, tenant, at = stream.route.caller, stream.tenant, before.version - 1
+    basis = await read_basis_async(caller, tenant, stream.name, at, 0)
+    pieces = (
+        []
+        if basis is None
+        else [
+            Piece(max(piece.first, first), min(piece.last, end), piece.summary)
+            for piece in basis.ranges.newest(at)
+            for first, end in reversed(ranges)
+            if piece.first <= end and piece.last >= first
+        ]
+    )
+    return result, await read_ranges_async(caller, tenant, stream.name, pieces, None)
+
+
+def _named(data: Mapping[str, Json]) -> str:
+    which = f"of {data['ranges']}" if data.get("last") is None else f"of the last {data['last']}"
+    return which if data.get("reason") is None else f"{which} for {describe(data['reason'])}"
 
 
 async def clear_async(

@@ -61,14 +61,10 @@ def read_basis(caller: Caller, tenant: str, stream: str, at: int | datetime | No
     if isinstance(at, int) and at > found.head:
         raise InvalidItem("at", f"{at}; stream {stream!r} has versions 1 to {found.head}")
     try:
-        ranges = EMPTY if found.checkpoint is None else Ranges.loads(found.checkpoint[1])
-    except ValueError:  # of newer code: everything can be folded anew
+        ranges = EMPTY if found.checkpoint is None else Ranges.loads(found.checkpoint[1], found.checkpoint[0])
+    except ValueError:  # of newer code, or no client's: everything can be folded anew
         found = read_material(caller, tenant, stream, found.version, known=0, limit=limit) or found
         ranges = EMPTY
-    return _basis(found, ranges)
-
-
-def _basis(found: Material, ranges: Ranges) -> Basis:
     return Basis(found, ranges.fold(found.control))
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from eventstore.conversation.transcripts_async import read_basis_async, read_shown_async
+from eventstore.errors import InvalidItem, describe
 from eventstore.log.connection_async import AsyncCaller
 from eventstore.log.events import Json
 from projections.windows import check_number, window
@@ -37,8 +38,15 @@ class View:
 
     @classmethod
     def of(cls, options: Mapping[str, Json]) -> View:
-        """Give the view of options that were kept."""
-        return cls(**{name: value for name, value in options.items() if name != "counter"})
+        """Give the view of options that were kept.
+
+        Raises ``InvalidItem`` where this code can't make that view.
+        """
+        known = {each.name for each in fields(cls)} | {"counter", "server_state"}
+        unknown = [name for name in options if name not in known or options.get("counter", COUNTER) != COUNTER]
+        if unknown:
+            raise InvalidItem("options", f"{describe(dict(options))}: a view that this code can't make")
+        return cls(**{name: options[name] for name in options if name not in ("counter", "server_state")})
 
     @property
     def needed(self) -> int | None:

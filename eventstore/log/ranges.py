@@ -10,6 +10,7 @@ from typing import Any, Final, LiteralString, NamedTuple
 
 from orjson import loads
 
+from eventstore.errors import EventUndecodable, InvalidEvent
 from eventstore.log import binary, catalogue, codec
 from eventstore.log.appending import many
 from eventstore.log.batch import Batch
@@ -41,9 +42,11 @@ class Material:
     ``rows`` are the items after the last control event, the newest first, at most as many as were asked for.
     """
 
+    stream: str
     context: str
     version: int
     head: int
+    closed: bool
     checkpoint: tuple[int, Json] | None = None
     control: list[ControlEvent] = field(default_factory=list)
     rows: Sequence[Row] = ()
@@ -58,9 +61,11 @@ class Material:
         return self._entries
 
     def items(self) -> list[Json]:
-        """Decode those items, in order."""
-        decode, orjson = codec.decode, codec.ORJSON
-        return [loads(data) if form == orjson else decode(form, data) for _, _, form, data in self.rows[::-1]]
+        """Decode those items, in order.
+
+        Raises ``EventUndecodable`` where one of them is none that the client wrote.
+        """
+        return _values(self.stream, self.rows[::-1])
 
 
 def read_material(
@@ -87,18 +92,17 @@ def read_material(
     )
     if not rows:
         return None
-    head, context = codec.decode(codec.STDLIB, rows[0][3])
-    found = Material(context, rows[0][1], head)
+    head, context, closed = codec.decode(codec.STDLIB, rows[0][3])
+    found = Material(stream, context, rows[0][1], head, closed)
     first = 1
     for kind, number, form, data in rows[1:]:
         if kind == _ITEM:
             break
         first += 1
         if kind == _CHECKPOINT:
-            found.checkpoint = (number, codec.decode(codec.STDLIB, data))
+            found.checkpoint = (number, _decoded(codec.STDLIB, data))
         else:
-            name, schema_version, value = codec.decode(form, data)
-            found.control.append(ControlEvent(number, name, catalogue.upcast(name, schema_version, value)))
+            found.control.append(_control(number, form, data))
     found.rows = rows[first:]
     return found
 
@@ -128,7 +132,45 @@ def read_ranges(
         action="read",
         role="convstore_reader",
     )
-    return [Entry(number, codec.decode(form, data), summary) for number, summary, form, data in reversed(rows)]
+    rows = rows[::-1]
+    return [Entry(row[0], value, row[1]) for row, value in zip(rows, _values(stream, rows), strict=True)]
+
+
+def _values(stream: str, rows: Sequence[Row]) -> list[Json]:
+    """Decode rows that end with format and data."""
+    decode, orjson = codec.decode, codec.ORJSON
+    try:
+        return [loads(row[3]) if row[2] == orjson else decode(row[2], row[3]) for row in rows]
+    except (ValueError, RecursionError):
+        for row in rows:
+            try:
+                decode(row[2], row[3])
+            except (ValueError, RecursionError) as e:
+                number, kind = (row[1], ITEM) if type(row[1]) is int else (row[0], SUMMARY if row[1] else ITEM)
+                raise EventUndecodable(stream, number, kind, f"{type(e).__name__}: {e}"[:500]) from e
+        raise
+
+
+def _decoded(form: int, data: bytes) -> Json:
+    try:
+        return codec.decode(form, data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _control(version: int, form: int, data: bytes) -> ControlEvent:
+    """Read a control event; one that no client wrote is as a retraction of nothing."""
+    nothing = ControlEvent(version, "items.retracted", {"ranges": []})
+    told = _decoded(form, data)
+    if told is None:
+        return nothing
+    kind, schema_version, value = told
+    value = catalogue.upcast(kind, schema_version, value)
+    try:
+        catalogue.check(kind, value)
+    except InvalidEvent:
+        return nothing
+    return ControlEvent(version, kind, value)
 
 
 def append_control(

@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION read_transcript(
   kind smallint,          -- 0: the stream, once; 1: the checkpoint; 2: a control event; 3: an item
   version bigint,
   format smallint,
-  data json               -- of the stream [head, context], of a control event [type, schema_version, data]
+  data json               -- of the stream [head, context, closed], of a control event [type, schema_version, data]
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
 SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
@@ -26,7 +26,7 @@ DECLARE
   afters  bigint[];
   uptos   bigint[];
 BEGIN
-  SELECT d.context_id, d.stream_id, c.name AS context, s.head, s.control, coalesce(s.fork_at, 0) AS fork_at INTO place
+  SELECT d.context_id, d.stream_id, c.name AS context, s.head, s.closed, s.control, coalesce(s.fork_at, 0) AS fork_at INTO place
     FROM tenants t JOIN directory d ON d.tenant_id = t.tenant_id AND d.name = p_stream
     JOIN contexts c ON c.context_id = d.context_id
     JOIN streams s ON s.context_id = d.context_id AND s.stream_id = d.stream_id
@@ -47,7 +47,7 @@ BEGIN
   END IF;
   kind := 0;
   version := at;
-  data := json_build_array(place.head, place.context);
+  data := json_build_array(place.head, place.context, place.closed);
   RETURN NEXT;
   IF control > 0 AND p_known IS DISTINCT FROM control THEN
     IF p_known IS NULL OR p_known > control THEN

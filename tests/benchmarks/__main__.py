@@ -6,13 +6,12 @@ import argparse
 import sys
 from importlib.util import find_spec
 
-from . import appending, disk, effects, feeding, forking, report, tasks
+from . import appending, disk, effects, feeding, forking, report, talking, tasks
 from .frame import measure
 from .lab import opened
 
-ROWS = {
-    row.number: row for row in [*appending.ROWS, *feeding.ROWS, *forking.ROWS, *tasks.ROWS, *disk.ROWS, *effects.ROWS]
-}
+MODULES = (appending, feeding, forking, talking, tasks, disk, effects)
+ROWS = {row.number: row for module in MODULES for row in module.ROWS}
 try:
     from . import peers_sdk
 except ModuleNotFoundError:  # the peers come with the extra "bench"

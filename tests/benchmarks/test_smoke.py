@@ -17,7 +17,7 @@ from eventstore import embedded
 
 from .__main__ import ROWS
 
-READS = (9, 11)
+READS = (8, 9, 11, 12, 31, 32)
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -40,11 +40,11 @@ def test_each_row_has_a_limit_and_figures(server: embedded.Server) -> None:
     for row in given["rows"]:
         limit, *others = row["lines"]
         assert limit["ratio"] == 1
-        assert next(line["target"] for line in others if line["target"]) == row["target"]
+        assert row["target"] in {line["target"] for line in others}
         for line in row["lines"]:
             assert line["value"] > 0
             assert math.isfinite(line["ratio"])
-            assert line["wal"] > 0 or row["row"] in READS or row["row"] > 100  # SQLite writes not into our log
+            assert line["wal"] is None or line["wal"] > 0 or row["row"] in READS or row["row"] > 100
 
 
 @pytest.mark.parametrize("numbers", [[4], [7, 16]])

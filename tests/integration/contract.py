@@ -15,12 +15,14 @@ from eventstore import AsyncConversation, AsyncEventStore, EventStore
 from eventstore.conversation.artifacts_async import AsyncArtifacts
 from eventstore.conversation.effects_async import AsyncEffects
 from eventstore.conversation.guarding_async import AsyncGuard
+from eventstore.conversation.model_input_async import AsyncResponses
 from eventstore.conversation.tasks_async import AsyncTasks
 from eventstore.store_async import AsyncScope
 
 Wrapped = (
     AsyncScope,
     AsyncConversation,
+    AsyncResponses,
     AsyncTasks,
     AsyncArtifacts,
     AsyncEffects,

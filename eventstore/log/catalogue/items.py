@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from eventstore.log.catalogue.fields import Count, Data, Name, Range, Seconds, Sha256, Text, Usage
+from eventstore.log.catalogue.fields import Count, Data, Name, Ordinal, Range, Seconds, Sha256, Text, Usage
 from eventstore.log.catalogue.registry import AnyJson, event
 
 
@@ -50,9 +50,10 @@ class HistoryCompacted(Data):
 
 @event("items.retracted", version=1)
 class ItemsRetracted(Data):
-    """The versions in ``ranges`` leave the transcript."""
+    """The versions in ``ranges`` leave the transcript; ``last``: so many of its last entries were asked for."""
 
     ranges: Annotated[list[Range], Field(min_length=1)]
+    last: Ordinal | None = None
     reason: Text | None = None
     control: Count
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventstore.log.catalogue.fields import Count, Data, Name, Sha256, Text, Usage
+from eventstore.log.catalogue.fields import Count, Data, Name, Range, Sha256, Text, Usage
 from eventstore.log.catalogue.registry import event
 
 
@@ -49,10 +49,11 @@ class Receipt(Data):
 
 @event("response.recorded", version=1)
 class ResponseRecorded(Data):
-    """A model's response, and the view that it was given."""
+    """A model's response, the view that it was given, and the versions of its own items."""
 
     response_id: Name
     receipt: Receipt | None = None
+    output: Range | None = None
     previous_response_id: Name | None = None
     conversation_id: Name | None = None
     model: Name | None = None
