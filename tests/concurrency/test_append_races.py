@@ -104,7 +104,7 @@ def test_a_repeat_found_after_waiting_leaves_the_streams_row_as_it_was(
         again = b.begins(lambda name=name, batch=batch: b.store.conversation(name).append_events(batch, key="k"))
         until_waits(db, b, for_=a)
         a.commit()
-        row = "SELECT s::text FROM streams s JOIN directory USING (context_id, stream_id) WHERE name = %s"
+        row = "SELECT s::text FROM streams s WHERE name = %s"
         before = db.execute(row, [name]).fetchone()
         assert again.result(20).deduplicated
         b.commit()
