@@ -29,6 +29,8 @@ NAMES = {
     "AsyncEffects": "Effects",
     "AsyncEventStore": "EventStore",
     "AsyncGuard": "Guard",
+    "AsyncFactLog": "FactLog",
+    "AsyncHandoffLog": "HandoffLog",
     "AsyncHints": "Hints",
     "AsyncPooled": "Pooled",
     "AsyncRawCursor": "RawCursor",

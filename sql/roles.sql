@@ -75,10 +75,12 @@ END $$;
 
 DO $$
 DECLARE
-  writer  text[] := ARRAY['append_event', 'append_events', 'append_set', 'append_control', 'append_tasks', 'fork_stream'];
+  writer  text[] := ARRAY['append_event', 'append_events', 'append_set', 'append_control', 'append_tasks',
+    'append_decided', 'fork_stream'];
   reading text[] := ARRAY['stream_head', 'read_events', 'find_event', 'read_transcript', 'read_ranges', 'list_streams',
     'list_family', 'stream_lineage', 'read_feed', 'feed_blockers', 'feed_state', 'list_tasks', 'find_claims', 'read_types',
-    'effect_events', 'list_effects', 'store_state', 'check_cursor', 'last_event_at', 'sequence_faults'];
+    'effect_events', 'list_effects', 'find_evidence', 'read_decisive',
+    'store_state', 'check_cursor', 'last_event_at', 'sequence_faults'];
   auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans', 'audit_tasks', 'audit_checkpoints',
     'names_hash', 'content_hash', 'event_hash', 'append_chain'];
   shown   text[] := ARRAY['tenants', 'directory', 'events', 'tasks', 'checkpoints', 'store', 'watermark', 'schema_migrations',

@@ -12,8 +12,10 @@ from eventstore.compaction import Situation
 from eventstore.conversation.artifacts import Artifacts
 from eventstore.conversation.compacting import CompactResult, Wanted, compact
 from eventstore.conversation.effects import Effects
+from eventstore.conversation.facts import FactLog
 from eventstore.conversation.handoff_view import Format, HandoffView, handoff_view
 from eventstore.conversation.handoff_view import Wanted as ViewWanted
+from eventstore.conversation.handoffs import HandoffLog
 from eventstore.conversation.model_input import Responses, ServerState, model_input
 from eventstore.conversation.receipts import ModelInput
 from eventstore.conversation.retracting import clear, retract
@@ -57,6 +59,16 @@ class Conversation(Stream):
     def effects(self) -> Effects:
         """The effects of tools in the world: each runs once, whoever retries, on whatever branch."""
         return Effects(self)
+
+    @property
+    def facts(self) -> FactLog:
+        """What is held true: constraints, decisions with their evidence, questions, to-dos."""
+        return FactLog(self)
+
+    @property
+    def handoffs(self) -> HandoffLog:
+        """Handing the work over to another agent, and what came of it."""
+        return HandoffLog(self)
 
     def transcript(
         self,

@@ -11,8 +11,10 @@ from eventstore.compaction import Situation
 from eventstore.conversation.artifacts_async import AsyncArtifacts
 from eventstore.conversation.compacting_async import CompactResult, Wanted, compact_async
 from eventstore.conversation.effects_async import AsyncEffects
+from eventstore.conversation.facts_async import AsyncFactLog
 from eventstore.conversation.handoff_view_async import Format, HandoffView, handoff_view_async
 from eventstore.conversation.handoff_view_async import Wanted as ViewWanted
+from eventstore.conversation.handoffs_async import AsyncHandoffLog
 from eventstore.conversation.model_input_async import AsyncResponses, ServerState, model_input_async
 from eventstore.conversation.receipts import ModelInput
 from eventstore.conversation.retracting_async import clear_async, retract_async
@@ -56,6 +58,16 @@ class AsyncConversation(AsyncStream):
     def effects(self) -> AsyncEffects:
         """The effects of tools in the world: each runs once, whoever retries, on whatever branch."""
         return AsyncEffects(self)
+
+    @property
+    def facts(self) -> AsyncFactLog:
+        """What is held true: constraints, decisions with their evidence, questions, to-dos."""
+        return AsyncFactLog(self)
+
+    @property
+    def handoffs(self) -> AsyncHandoffLog:
+        """Handing the work over to another agent, and what came of it."""
+        return AsyncHandoffLog(self)
 
     async def transcript(
         self,

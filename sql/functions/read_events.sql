@@ -15,7 +15,8 @@ CREATE OR REPLACE FUNCTION read_events(
   found bigint -- rows there were up to p_limit: more than the page has where it was cut by size
 )
 LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
-SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
+SET search_path = pg_catalog, convstore, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
   tid    integer := tenant_of(p_tenant);
@@ -25,6 +26,7 @@ DECLARE
   names  text[];
   afters bigint[];
   uptos  bigint[];
+  typed  boolean := NOT p_types && ARRAY['item.appended', 'stream.forked']; -- few among many: by an index of their own
 BEGIN
   SELECT d.context_id, d.stream_id, c.name AS context, s.head, coalesce(s.fork_at, 0) AS fork_at INTO place
     FROM directory d JOIN contexts c USING (context_id) JOIN streams s USING (context_id, stream_id)
@@ -50,15 +52,23 @@ BEGIN
            r.metadata, r.subject, r.agent, r.call_id, r.task_id, r.run_id, r.unique_key, r.recorded_at, r.hash, r.found
       FROM (SELECT e.*, sum(pg_column_size(e.data)) OVER (ORDER BY e.version) - pg_column_size(e.data) AS before,
                    count(*) OVER () AS found
-              FROM (SELECT g.part, e.*
-                      FROM generate_subscripts(ids, 1) AS g (part) -- in order: a page reads no further than it needs
+              FROM ((SELECT g.part, e.*
+                       FROM generate_subscripts(ids, 1) AS g (part) -- in order: a page reads no further than it needs
+                      CROSS JOIN LATERAL (
+                            SELECT * FROM events e
+                             WHERE e.context_id = place.context_id AND e.stream_id = ids[g.part]
+                               AND e.version > afters[g.part] AND e.version <= uptos[g.part]
+                               AND (p_types IS NULL OR e.type = ANY (p_types)) AND typed IS NOT TRUE
+                             ORDER BY e.version LIMIT p_limit) e
+                      LIMIT p_limit)
+                    UNION ALL
+                    SELECT t.part, e.*
+                      FROM typed_versions(place.context_id, ids, afters, uptos, p_types, p_limit) t
                      CROSS JOIN LATERAL (
-                           SELECT * FROM events e
-                            WHERE e.context_id = place.context_id AND e.stream_id = ids[g.part]
-                              AND e.version > afters[g.part] AND e.version <= uptos[g.part]
-                              AND (p_types IS NULL OR e.type = ANY (p_types))
-                            ORDER BY e.version LIMIT p_limit) e
-                     LIMIT p_limit) e) r
+                           SELECT * FROM events v -- by order: see find_repeat()
+                            WHERE (v.context_id, v.stream_id, v.version) >= (place.context_id, ids[t.part], t.version)
+                            ORDER BY v.context_id, v.stream_id, v.version LIMIT 1) e
+                     WHERE typed) e) r
      WHERE r.before = 0 OR r.before < 1048576
      ORDER BY r.version;
 END $$;

@@ -104,7 +104,7 @@ class Awaited:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._wrapped, name)
         if not inspect.isroutine(value):
-            return Awaited(self._driver, value) if isinstance(value, Wrapped) else value
+            return Awaited(self._driver, value) if _namespace(value) else value
         return lambda *args, **kwargs: self._settled(value(*map(_unwrapped, args), **kwargs))
 
     def _settled(self, value: Any) -> Any:
@@ -137,6 +137,12 @@ class Awaited:
                 raise
         else:
             self._driver.run(manager.__aexit__(None, None, None))
+
+
+def _namespace(value: Any) -> bool:
+    """Tell whether a value is one of a handle's namespaces, such as ``chat.facts``."""
+    kind = type(value)
+    return kind.__module__.startswith("eventstore.conversation.") and kind.__name__.startswith("Async")
 
 
 def _unwrapped(value: Any) -> Any:

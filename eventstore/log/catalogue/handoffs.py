@@ -1,7 +1,7 @@
 """The steps of a handoff, each an event.
 
-Offered (attempt n), then accepted, rejected or failed; accepted, then committed or failed;
-committed or failed, then rolled back.
+Offered (attempt n), then accepted, rejected or failed; accepted, then committed or failed; committed or failed, then
+rolled back. Not accepted and failed, it may be offered again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from eventstore.log.catalogue.tasks import TaskStatus
 
 
 class ReturnPoint(Data):
-    """The last confirmed handoff and artifacts; empty where there are none."""
+    """The last accepted or committed handoff, the version of that step, and the artifacts as of it.
+
+    Without such a handoff: the version before the failed one was offered.
+    """
 
     handoff_id: Name | None = None
     version: Count | None = None
@@ -51,11 +54,12 @@ class HandoffOffered(Data):
 
 @event("handoff.accepted", version=1)
 class HandoffAccepted(Data):
-    """The receiver's acknowledgement."""
+    """The receiver's acknowledgement; ``context_version`` is the envelope's."""
 
     handoff_id: Name
     ack_id: Name
     by: Name
+    context_version: Count | None = None
 
 
 @event("handoff.rejected", version=1)
@@ -85,10 +89,15 @@ class HandoffFailed(Data):
 
 @event("handoff.rolled_back", version=1)
 class HandoffRolledBack(Data):
-    """Work goes on from the handoff ``to`` with its artifacts; ``effects`` need compensation."""
+    """Work goes on from the handoff ``to`` and its ``artifacts`` as of ``version``; ``effects`` need compensation.
+
+    One event for each handoff that is undone; where none is, the work within ``to`` begins again: it names itself.
+    Without ``to``, it goes on from before the first offer.
+    """
 
     handoff_id: Name
     to: Name | None = None
+    version: Count | None = None
     artifacts: list[ArtifactVersion] = Field(default_factory=list)
     effects: list[EffectNote | Name] = Field(default_factory=list)
     task: TaskStatus | None = None
