@@ -54,6 +54,37 @@ def test_the_schema_of_an_envelope_needs_no_store() -> None:
     assert run("", "schema", "else").exit_code == 2
 
 
+def test_two_handoffs_are_compared_field_by_field(url: str, store: EventStore) -> None:
+    chat = begin(store)
+    hand(chat, "refunds", "triage", handoff_id="h1", goal="settle it")
+    chat.handoffs.offer(chat.handoffs.draft(goal="check", to="legal", handoff_id="h2"), allow_incomplete=True)
+    result = run(url, "diff", "h1", "c/h2", "--json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    fields = {each["field"]: (each["a"], each["b"]) for each in document["fields"]}
+    assert fields["goal"] == ("settle it", "check")
+    assert fields["owner"] == ("refunds", "legal")
+    assert document["same"] is False
+    assert '- "settle it"' in run(url, "diff", "h1", "h2").stdout
+    same = run(url, "diff", "h1", "c/h1")
+    assert (same.exit_code, same.stdout) == (0, "the envelopes are equal, field by field\n")
+    assert run(url, "diff", "h1", "nosuch").exit_code == 2
+
+
+def test_a_replay_shows_what_was_given_at_a_handoff(url: str, store: EventStore) -> None:
+    chat = begin(store)
+    chat.append({"role": "user", "content": "before"})
+    hand(chat, "refunds", "triage", handoff_id="h1", goal="settle it")
+    chat.append({"role": "user", "content": "after"})
+    shown = [json.loads(line) for line in run(url, "replay", "c", "--as", "handoff", "--json").stdout.splitlines()]
+    assert [each["item"] for each in shown] == chat.originals()
+    then = run(url, "replay", "c", "--as", "handoff", "--handoff", "h1")
+    assert "before" in then.stdout
+    assert "after" not in then.stdout
+    assert "was not offered" in run(url, "replay", "c", "--as", "handoff", "--handoff", "h9").stderr
+    assert run(url, "replay", "c", "--handoff", "h1").exit_code == 2
+
+
 @pytest.mark.parametrize("command", ["handoffs", "schema"])
 def test_their_help_is_whole(command: str) -> None:
     listed = run("", "--help").stdout

@@ -10,6 +10,7 @@ import click
 
 from eventstore import Conversation, EventStore
 from eventstore.adapters.cli import exits, output
+from eventstore.adapters.cli.envelopes import compare, offered
 from eventstore.adapters.cli.options import Options, options
 from eventstore.adapters.cli.reading import find, show
 from eventstore.adapters.cli.rendering import fields
@@ -77,11 +78,16 @@ def drawn(family: list[StreamInfo]) -> Iterator[tuple[StreamInfo, str]]:
 @click.option("--full", is_flag=True, help="Don't fold long content on a terminal.")
 @options
 def diff(to: Options, one: str, other: str, full: bool) -> int:
-    """Compare two conversations, each STREAM or STREAM@N.
+    """Compare two conversations, each STREAM or STREAM@N, or two handoffs by their ids.
 
-    What they have in common from the beginning, then what each has of its own. Exits 1 where they differ.
+    What they have in common from the beginning, then what each has of its own; of handoffs the envelopes, field by
+    field. A handoff's id may be given as STREAM/ID, which is faster: it is not looked for in all streams then. Exits 1
+    where the two differ.
     """
     with to.open() as store:
+        envelopes = [offered(store, name) for name in (one, other)]
+        if all(envelopes):
+            return compare(to, one, other, *envelopes)
         sides = [find(store, name, None) for name in (one, other)]
         shared = _shared(*(_owners(store.conversation(name), last) for name, last in sides))
         common, rests = _apart(store, sides, shared)

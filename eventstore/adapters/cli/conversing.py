@@ -16,28 +16,36 @@ from eventstore.adapters.cli.reading import FOLDED_LINES, At, find, show
 from eventstore.adapters.cli.rendering import fields, item_text
 from eventstore.compaction import Packing
 from eventstore.conversation.receipts import rendered
+from eventstore.errors import HandoffRefused
 from eventstore.log.events import ITEM, Entry, Json, RecordedEvent
 from projections.pairs import bonds
 from projections.transcript import Compaction
 
-FORMS: Final = ("events", "transcript", "originals")
+FORMS: Final = ("events", "transcript", "originals", "handoff")
 
 
 @click.command()
 @click.argument("stream")
 @click.option("--at", type=At(), help="As of this version or moment; STREAM@N says the same.")
 @click.option("--as", "form", type=click.Choice(FORMS), default="events", show_default=True, help="What to show.")
+@click.option("--handoff", "handoff_id", metavar="ID", help="With --as handoff: what was given at that handoff.")
 @click.option("--full", is_flag=True, help="Don't fold long content on a terminal.")
 @options
-def replay(to: Options, stream: str, at: int | datetime | None, form: str, full: bool) -> None:
+def replay(to: Options, stream: str, at: int | datetime | None, form: str, handoff_id: str | None, full: bool) -> None:
     """Show a conversation as it was at any version or moment.
 
-    Its events as they were recorded, the transcript that a model was shown, or the originals that this stands for.
+    Its events as they were recorded, the transcript that a model was shown, the originals that this stands for, or
+    what the next agent is given at a handoff.
     """
+    if handoff_id is not None and form != "handoff":
+        raise click.UsageError("--handoff goes with --as handoff")
     lines = None if full or not output.on_terminal() else FOLDED_LINES
     with to.open() as store:
         name, last = find(store, stream, at)
         chat = store.conversation(name)
+        if form == "handoff":
+            _handoff(to, chat, last if handoff_id is None else _offered(chat, handoff_id), lines=lines)
+            return
         if form == "events":
             events = chat.events(1, last)
             if to.json:
@@ -57,6 +65,28 @@ def replay(to: Options, stream: str, at: int | datetime | None, form: str, full:
                 output.say_json(_document(entry, recorded[entry.version], standing.get(entry.version)))
         else:
             _show_entries(entries, recorded, standing, lines=lines)
+
+
+def _offered(chat: Conversation, handoff_id: str) -> int:
+    for handoff in chat.handoffs.list():
+        if handoff.handoff_id == handoff_id:
+            return handoff.offered
+    raise HandoffRefused("handoff_id", f"{handoff_id!r} was not offered in stream {chat.name!r}")
+
+
+def _handoff(to: Options, chat: Conversation, at: int, *, lines: int | None) -> None:
+    """Show what the next agent is given as of a version."""
+    view = chat.handoff_view(at=at)
+    if to.json:
+        for item, source in zip(view.items, view.provenance, strict=True):
+            output.say_json({"stream": source.stream, "version": source.version, "item": item})
+        return
+    output.say((f"handoff view as of version {at}: {output.items(len(view.items))}, {view.bytes:,} bytes", "bold"))
+    for item, source in zip(view.items, view.provenance, strict=True):
+        place = (
+            f"{source.version:>4}" if source.stream == chat.name else f"{output.line(source.stream)}@{source.version}"
+        )
+        _show_item(place, item, lines=lines)
 
 
 def originals(chat: Conversation, at: int) -> list[Entry]:
@@ -221,9 +251,13 @@ def _existing(store: EventStore, name: str) -> str:
 
 
 def _show_items(items: Iterable[Json], *, lines: int | None) -> None:
-    width = max(20, output.console().width - 6)
     for number, item in enumerate(items, 1):
-        output.say((f"{number:>4}", "bold"), (f"  {output.line(_about(Entry(number, item), None))}", "cyan"))
-        text = output.visible(_text(item))
-        for row in text.split("\n") if lines is None else output.fold(text, width=width, lines=lines):
-            output.say(f"      {row}")
+        _show_item(f"{number:>4}", item, lines=lines)
+
+
+def _show_item(place: str, item: Json, *, lines: int | None) -> None:
+    width = max(20, output.console().width - 6)
+    output.say((place, "bold"), (f"  {output.line(_about(Entry(0, item), None))}", "cyan"))
+    text = output.visible(_text(item))
+    for row in text.split("\n") if lines is None else output.fold(text, width=width, lines=lines):
+        output.say(f"      {row}")

@@ -117,6 +117,11 @@ def events(count: int) -> str:
     return f"{count:,} event" if count == 1 else f"{count:,} events"
 
 
+def items(count: int) -> str:
+    """Count items in words."""
+    return f"{count:,} item" if count == 1 else f"{count:,} items"
+
+
 def streams(count: int) -> str:
     """Count streams in words."""
     return f"{count:,} stream" if count == 1 else f"{count:,} streams"
