@@ -24,7 +24,12 @@ def estimate(item: Json) -> int:
     Raises:
         InvalidItem: no JSON value.
     """
-    return round(encoded_size(item) / BYTES_PER_TOKEN)
+    return estimate_of(encoded_size(item))
+
+
+def estimate_of(size: int) -> int:
+    """Estimate the tokens of an item whose compact JSON has so many bytes."""
+    return round(size / BYTES_PER_TOKEN)
 
 
 def encoded_size(item: Json) -> int:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from eventstore.compaction import Situation, checked, estimate, method_of
+from eventstore.compaction import Situation, checked, method_of
 from eventstore.compaction.outcome import Compacted
 from eventstore.conversation.control_async import decide_async, find_done_async, read_now_async
-from eventstore.conversation.receipts import rendered
+from eventstore.conversation.receipts import encoded, joined
 from eventstore.conversation.stream_async import AsyncStream
 from eventstore.conversation.transcripts_async import Basis, fetch_async, read_shown_async
 from eventstore.errors import IdempotencyConflict, InvalidItem, describe
@@ -21,6 +21,7 @@ from eventstore.log import batch as batches
 from eventstore.log import names
 from eventstore.log.events import AppendResult, Entry, Event, Json
 from projections.compaction import Plan, moved, plan
+from projections.tokens import estimate_of
 from projections.transcript import Piece
 
 SUMMARY, COMPACTED = "summary.appended", "history.compacted"
@@ -149,7 +150,8 @@ async def _source(stream: AsyncStream, basis: Basis, todo: Plan, kind: str) -> l
 
 def _data(basis: Basis, covers: tuple[int, int], source: list[Json], summary: Compacted, kind: str) -> dict[str, Json]:
     first, last = covers
-    before = rendered(source)
+    given, made = encoded(source), encoded(summary.items)
+    before = joined(given)
     data: dict[str, Json] = {
         "covers": [first, last],
         "items": len(summary.items),
@@ -157,9 +159,9 @@ def _data(basis: Basis, covers: tuple[int, int], source: list[Json], summary: Co
         "depth": basis.ranges.depth_above(first, last, kind),
         "method": summary.method,
         "bytes_before": len(before),
-        "bytes_after": len(rendered(summary.items)),
-        "tokens_before": sum(map(estimate, source)),
-        "tokens_after": sum(map(estimate, summary.items)),
+        "bytes_after": len(joined(made)),
+        "tokens_before": sum(estimate_of(len(each)) for each in given),
+        "tokens_after": sum(estimate_of(len(each)) for each in made),
         "digest": hashlib.sha256(before).hexdigest(),
         "control": basis.ranges.control,
     }

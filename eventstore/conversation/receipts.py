@@ -62,7 +62,17 @@ class Seen:
 
 def rendered(items: Sequence[Json]) -> bytes:
     """Write items as the JSON array that a receipt's digest is of: UTF-8, no white space, keys in their order."""
-    return b"[" + b",".join([codec.encode(item, f"[{index}]")[1] for index, item in enumerate(items)]) + b"]"
+    return joined(encoded(items))
+
+
+def encoded(items: Sequence[Json]) -> list[bytes]:
+    """Write each item as compact JSON."""
+    return [codec.encode(item, f"[{index}]")[1] for index, item in enumerate(items)]
+
+
+def joined(items: Sequence[bytes]) -> bytes:
+    """Make a JSON array of items that are written already."""
+    return b"[" + b",".join(items) + b"]"
 
 
 def receipt_of(stream: str, version: int, options: Mapping[str, Json], items: Sequence[Json]) -> Receipt:

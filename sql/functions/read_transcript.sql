@@ -22,9 +22,6 @@ DECLARE
   at      bigint;
   control bigint;
   since   bigint := p_known;
-  ids     bigint[];
-  afters  bigint[];
-  uptos   bigint[];
 BEGIN
   SELECT d.context_id, d.stream_id, c.name AS context, s.head, s.closed, s.control, coalesce(s.fork_at, 0) AS fork_at INTO place
     FROM tenants t JOIN directory d ON d.tenant_id = t.tenant_id AND d.name = p_stream
@@ -82,9 +79,7 @@ BEGIN
        ORDER BY e.context_id DESC, e.stream_id DESC, e.version DESC LIMIT p_limit;
     RETURN;
   END IF;
-  SELECT array_agg(l.stream_id), array_agg(l.after), array_agg(l.upto) INTO ids, afters, uptos
-    FROM (SELECT * FROM lineage(place.context_id, place.stream_id, control + 1, at) l ORDER BY l.after DESC) l;
   RETURN QUERY
     SELECT 3::smallint, r.version, r.format, r.data
-      FROM ranges_of(place.context_id, ids, afters, uptos, ARRAY[control + 1], ARRAY[at], ARRAY['item.appended'], p_limit) r;
+      FROM tail_of(place.context_id, place.stream_id, control + 1, at, p_limit) r;
 END $$;
