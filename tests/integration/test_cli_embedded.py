@@ -76,13 +76,20 @@ def test_the_demo_tells_its_story_again_and_again(home: Path) -> None:
         "replay",
         "seen",
         "pop",
+        "guess",
+        "hand over",
+        "effect",
+        "hand over",
+        "hand over",
+        "roll back",
+        "budget",
         "follow",
         "verify",
         "tamper",
     ]
     assert "nothing new" in again["steps"][2]["text"]
     listed = [json.loads(line)["name"] for line in run(home, "ls", "--json").splitlines()]
-    assert len(listed) == 7  # the sample, and of each demo the conversation and its two branches
+    assert len(listed) == 9  # the sample, and of each demo the conversation, its two branches and the case
     assert again["stream"] in listed
     assert run(home, "verify").endswith(", ok\n")
 

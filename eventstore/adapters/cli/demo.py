@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from psycopg import sql
 
 from eventstore import Conversation, EventStore, embedded
-from eventstore.adapters.cli import demo_branches, exits, hints, output
+from eventstore.adapters.cli import demo_branches, demo_handoffs, exits, hints, output
 from eventstore.adapters.cli.auditing import place
 from eventstore.adapters.cli.demo_story import Follower, Story
 from eventstore.adapters.cli.importing import Tally, run, split
@@ -62,7 +62,8 @@ def demo(to: Options, files: tuple[str, ...]) -> int:
             _with_business(story, store, chat, conn, f"demo_refunds_{number}")
             branch = demo_branches.fork(story, store, chat)
             more = demo_branches.compact(story, chat)
-            follower.tell(story, store, demo_branches.streams(chat, branch, more))
+            case = demo_handoffs.refund(story, store, number)
+            follower.tell(story, store, [*demo_branches.streams(chat, branch, more), case.name])
             _verify(story, store)
             if not to.json:
                 _replay(chat)
