@@ -336,6 +336,39 @@ class EventUndecodable(ConvstoreError):
         self.reason = reason
 
 
+# --- projections -----------------------------------------------------------------------------------
+
+
+class ProjectionUnknown(ConvstoreError):
+    """Nobody has run a projection of this name, or this code has none."""
+
+    def __init__(self, name: str, known: Sequence[str] = (), reason: str = "") -> None:
+        there = f"; there are {', '.join(known)}" if known else ""
+        super().__init__(f"projection {name!r}: {reason or 'there is none of this name'}{there}")
+        self.name = name
+        self.known = tuple(known)
+
+
+class ProjectionBehind(ConvstoreError, TimeoutError):
+    """A projection did not come to a position in time, or has stopped before it."""
+
+    def __init__(self, name: str, position: int, at: int, reason: str) -> None:
+        super().__init__(f"projection {name!r} is at position {at}, not yet at {position}: {reason}")
+        self.name = name
+        self.position = position
+        self.at = at
+        self.reason = reason
+
+
+class ProjectionRefused(ConvstoreError):
+    """A projection whose tables or views can't be made, or that would take those of another one."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"projection {name!r}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
 # --- the store -----------------------------------------------------------------------------------
 
 

@@ -30,6 +30,8 @@ from eventstore.log.sql_files import FileState, refuse_unfit
 from eventstore.log.subscription import Subscription
 from eventstore.log.verify import verify
 from eventstore.opening import start_embedded
+from eventstore.projecting.namespace import Projections
+from eventstore.projecting.waiting import wait
 from eventstore.settings import Settings
 from eventstore.telemetry import Telemetry
 
@@ -184,6 +186,19 @@ class Scope:
             raise InvalidItem("position", f"{describe(position)}; give that of an event, or 0")
         return cursor_at(self._route.caller, None if all_tenants else self.tenant, position)
 
+    def wait_for(self, projection: str, position: int, *, timeout: float = 10.0) -> None:
+        """Wait until a projection's view holds everything up to a position, such as ``.position`` of an append.
+
+        Raises:
+            ProjectionBehind: not within ``timeout`` seconds, or it stopped before; a ``TimeoutError`` too.
+        """
+        names.check_name("projection", projection)
+        if type(position) is not int or not 0 <= position < 2**63:
+            raise InvalidItem("position", f"{describe(position)}; give that of an event, or 0")
+        if type(timeout) not in (int, float) or not 0 <= timeout < float("inf"):
+            raise InvalidItem("timeout", f"{describe(timeout)}; give seconds from 0 on")
+        wait(self._route.caller, self.tenant, projection, position, timeout)
+
     def verify(self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None) -> VerifyReport:
         """Check that no event of ``stream``, or of the whole tenant, was changed since it was appended.
 
@@ -335,6 +350,16 @@ class EventStore(Scope):
         report = repair(pooled.conninfo, timeout=self._timeout, dry_run=dry_run)
         self._look_at_schema(pooled)
         return report
+
+    @property
+    def projections(self) -> Projections:
+        """Running projections, and how far they are: see docs/projections.md."""
+        return Projections(self._store(), self.telemetry)
+
+    @property
+    def connections(self) -> Pooled:
+        """The store's connections, for what stands beside it in this package."""
+        return self._store()
 
     def _store(self) -> Pooled:
         if self._pooled is None:

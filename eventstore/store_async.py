@@ -29,6 +29,8 @@ from eventstore.log.sql_files import FileState, refuse_unfit
 from eventstore.log.subscription_async import AsyncSubscription
 from eventstore.log.verify_async import verify_async
 from eventstore.opening import Awaitable, start_embedded_async
+from eventstore.projecting.namespace_async import AsyncProjections
+from eventstore.projecting.waiting_async import wait_async
 from eventstore.settings import Settings
 from eventstore.telemetry import Telemetry
 
@@ -182,6 +184,19 @@ class AsyncScope:
         if type(position) is not int or not 0 <= position < 2**63:
             raise InvalidItem("position", f"{describe(position)}; give that of an event, or 0")
         return await cursor_at_async(self._route.caller, None if all_tenants else self.tenant, position)
+
+    async def wait_for(self, projection: str, position: int, *, timeout: float = 10.0) -> None:
+        """Wait until a projection's view holds everything up to a position, such as ``.position`` of an append.
+
+        Raises:
+            ProjectionBehind: not within ``timeout`` seconds, or it stopped before; a ``TimeoutError`` too.
+        """
+        names.check_name("projection", projection)
+        if type(position) is not int or not 0 <= position < 2**63:
+            raise InvalidItem("position", f"{describe(position)}; give that of an event, or 0")
+        if type(timeout) not in (int, float) or not 0 <= timeout < float("inf"):
+            raise InvalidItem("timeout", f"{describe(timeout)}; give seconds from 0 on")
+        await wait_async(self._route.caller, self.tenant, projection, position, timeout)
 
     async def verify(
         self, stream: str | None = None, *, progress: Callable[[str, int], None] | None = None
@@ -338,6 +353,16 @@ class AsyncEventStore(AsyncScope, Awaitable):  # async only
         report = await repair_async(pooled.conninfo, timeout=self._timeout, dry_run=dry_run)
         await self._look_at_schema(pooled)
         return report
+
+    @property
+    def projections(self) -> AsyncProjections:
+        """Running projections, and how far they are: see docs/projections.md."""
+        return AsyncProjections(self._store(), self.telemetry)
+
+    @property
+    def connections(self) -> AsyncPooled:
+        """The store's connections, for what stands beside it in this package."""
+        return self._store()
 
     def _store(self) -> AsyncPooled:
         if self._pooled is None:

@@ -36,14 +36,15 @@ BEGIN
     RETURN;
   END IF;
   FOR statement IN
-    SELECT 'ALTER SCHEMA convstore OWNER TO convstore_owner'
-      FROM pg_namespace WHERE nspname = 'convstore' AND nspowner <> 'convstore_owner'::regrole
+    SELECT format('ALTER SCHEMA %I OWNER TO convstore_owner', nspname)
+      FROM pg_namespace WHERE nspname IN ('convstore', 'convstore_builds', 'convstore_views')
+       AND nspowner <> 'convstore_owner'::regrole
     UNION ALL
     SELECT format('ALTER TABLE %s OWNER TO convstore_owner', oid::regclass)
       FROM pg_class WHERE relnamespace = 'convstore'::regnamespace AND relkind IN ('r', 'v', 'm', 'p')
        AND relowner <> 'convstore_owner'::regrole AND relname = ANY (ARRAY['tenants', 'tenant_logins', 'contexts', 'directory',
          'streams', 'events', 'tasks', 'checkpoints', 'store', 'watermark', 'schema_migrations',
-         'schema_functions']) -- whatever else is not ours
+         'schema_functions', 'projections', 'parked']) -- whatever else is not ours
     UNION ALL
     SELECT format('ALTER SEQUENCE %s OWNER TO convstore_owner', c.oid::regclass)
       FROM pg_class c WHERE c.relnamespace = 'convstore'::regnamespace AND c.relkind = 'S' AND c.relname = 'position'
@@ -80,7 +81,8 @@ DECLARE
   reading text[] := ARRAY['stream_head', 'read_events', 'find_event', 'read_transcript', 'read_ranges', 'list_streams',
     'list_family', 'stream_lineage', 'read_feed', 'feed_blockers', 'feed_state', 'list_tasks', 'find_claims', 'read_types',
     'effect_events', 'list_effects', 'find_evidence', 'read_decisive',
-    'store_state', 'check_cursor', 'last_event_at', 'sequence_faults'];
+    'store_state', 'check_cursor', 'last_event_at', 'sequence_faults',
+    'projection_state', 'build_shown'];
   auditor text[] := ARRAY['audit_streams', 'audit_events', 'audit_orphans', 'audit_tasks', 'audit_checkpoints',
     'names_hash', 'content_hash', 'event_hash', 'append_chain'];
   shown   text[] := ARRAY['tenants', 'directory', 'events', 'tasks', 'checkpoints', 'store', 'watermark', 'schema_migrations',
@@ -94,7 +96,7 @@ BEGIN
   END LOOP;
   FOREACH role IN ARRAY ARRAY['convstore_writer', 'convstore_reader', 'convstore_projector', 'convstore_auditor'] LOOP
     CONTINUE WHEN NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role);
-    FOREACH relation IN ARRAY shown || ARRAY['streams', 'contexts', 'tenant_logins', 'position'] LOOP
+    FOREACH relation IN ARRAY shown || ARRAY['streams', 'contexts', 'tenant_logins', 'position', 'projections', 'parked'] LOOP
       EXECUTE format('REVOKE ALL ON convstore.%I FROM %I', relation, role);
     END LOOP;
     EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA convstore FROM %I', role);
@@ -116,8 +118,17 @@ BEGIN
       EXECUTE format('GRANT SELECT (context_id, stream_id, head, control, recorded_at, closed, tenant_id, parent_id, fork_at,'
         ' fork_control, origin, name) ON convstore.streams TO %I', role);
     END IF;
+    EXECUTE format('REVOKE ALL ON SCHEMA convstore_builds, convstore_views FROM %I', role);
+    IF role IN ('convstore_reader', 'convstore_auditor') THEN
+      EXECUTE format('GRANT SELECT ON convstore.projections TO %I', role);
+      EXECUTE format('GRANT USAGE ON SCHEMA convstore_builds, convstore_views TO %I', role);
+    END IF;
     IF role = 'convstore_auditor' THEN
       EXECUTE 'GRANT SELECT ON convstore.contexts, convstore.streams TO convstore_auditor';
+    END IF;
+    IF role = 'convstore_projector' THEN
+      EXECUTE 'GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON convstore.projections, convstore.parked TO convstore_projector';
+      EXECUTE 'GRANT USAGE, CREATE ON SCHEMA convstore_builds, convstore_views TO convstore_projector';
     END IF;
     IF role = 'convstore_projector' THEN -- all tenants, by a policy of its own, never by BYPASSRLS
       FOREACH relation IN ARRAY ARRAY['tenants', 'contexts', 'directory', 'streams', 'events', 'tasks', 'checkpoints'] LOOP

@@ -48,6 +48,11 @@ def texts(values: Sequence[str | None]) -> Array | None:
     return Array(_TEXT, [None if v is None else v.encode() for v in values])
 
 
+def nulls(size: int) -> Array:
+    """Make a ``text[]`` of nulls."""
+    return Array(_TEXT, [None] * size)
+
+
 def jsons(values: Sequence[bytes | None]) -> Array | None:
     """Make a ``json[]``; None where all are None."""
     return None if all(v is None for v in values) else Array(JSON, values)

@@ -6,11 +6,11 @@ import argparse
 import sys
 from importlib.util import find_spec
 
-from . import appending, disk, effects, feeding, forking, handing, report, talking, tasks
+from . import appending, disk, effects, feeding, forking, handing, projecting, report, talking, tasks
 from .frame import measure
 from .lab import opened
 
-MODULES = (appending, feeding, forking, talking, tasks, disk, effects, handing)
+MODULES = (appending, feeding, forking, talking, tasks, disk, effects, handing, projecting)
 ROWS = {row.number: row for module in MODULES for row in module.ROWS}
 try:
     from . import peers_sdk

@@ -86,4 +86,4 @@ def _row(number: int, measured: str) -> Row:
     )
 
 
-ROWS = [_row(30, "offer"), _row(31, "accept")]
+ROWS = [_row(33, "offer"), _row(34, "accept")]
