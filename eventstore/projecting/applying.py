@@ -19,18 +19,21 @@ from eventstore.projecting.rows import Build, Outcome, Passing, Place, told
 from eventstore.projecting.statements import carry_out, run
 from projections.projection import Projection, place
 
-_BEHIND: Final[LiteralString] = """SELECT DISTINCT g.tenant, g.name
-    FROM unnest($2::text[], $3::text[]) AS g (tenant, name)
-    JOIN convstore.parked p ON p.build = $1 AND p.tenant IS NOT DISTINCT FROM g.tenant
-     AND CASE WHEN $4::bool THEN p.context ELSE p.stream END IS NOT DISTINCT FROM g.name"""
+_BEHIND: Final[dict[str, LiteralString]] = {
+    column: f"""SELECT g.tenant, g.name FROM unnest($2::text[], $3::text[]) AS g (tenant, name)
+        WHERE EXISTS (SELECT FROM convstore.parked p WHERE (p.build, p.tenant, p.{column}) = ($1, g.tenant, g.name))"""
+    for column in ("stream", "context")
+}
 _PARK: Final[LiteralString] = """INSERT INTO convstore.parked
     (build, position, tenant, context, stream, version, event_id, type, error)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     ON CONFLICT (build, position) DO UPDATE SET error = excluded.error, attempts = parked.attempts + 1"""
-_HOLD: Final[LiteralString] = """UPDATE convstore.parked SET held = held + $5 WHERE (build, position) = (
-    SELECT build, position FROM convstore.parked p WHERE p.build = $1 AND p.tenant IS NOT DISTINCT FROM $2
-       AND CASE WHEN $4::bool THEN p.context ELSE p.stream END IS NOT DISTINCT FROM $3
-     ORDER BY position DESC LIMIT 1)"""
+_HOLD: Final[dict[str, LiteralString]] = {
+    column: f"""UPDATE convstore.parked SET held = held + $4 WHERE (build, position) = (
+        SELECT p.build, p.position FROM convstore.parked p WHERE (p.build, p.tenant, p.{column}) = ($1, $2, $3)
+         ORDER BY p.position DESC LIMIT 1)"""
+    for column in ("stream", "context")
+}
 
 
 class Batch:
@@ -50,6 +53,8 @@ class Batch:
         What fails is raised, with nothing done; at the ``last_try`` the batch is cut in halves down to the event that
         fails, and that is parked.
         """
+        if self.outcome.stopped is not None:
+            return
         waiting = [self._free(events)]
         while waiting:
             part = self._not_blocked(waiting.pop())
@@ -78,8 +83,8 @@ class Batch:
         ordered = self._projection.ordered
         if ordered is not None and self._build.parked:
             given = list({place(self._projection, event): None for event in events})
-            params = [self._build.build, [g and g[0] for g in given], [g and g[1] for g in given], ordered == "context"]
-            self._blocked |= set(run(self._conn, _BEHIND, params))
+            params = [self._build.build, [g and g[0] for g in given], [g and g[1] for g in given]]
+            self._blocked |= set(run(self._conn, _BEHIND[ordered], params))
         return self._not_blocked(events)
 
     def _not_blocked(self, events: Sequence[RecordedEvent]) -> list[RecordedEvent]:
@@ -119,6 +124,6 @@ class Batch:
         for event, error in self.outcome.parked:
             columns = [event.tenant, event.context, event.stream, event.version, event.event_id, event.type]
             run(self._conn, _PARK, [self._build.build, event.position, *columns, told(error)])
-        by_context = self._projection.ordered == "context"
         for (tenant, name), n in self.outcome.held.items():
-            run(self._conn, _HOLD, [self._build.build, tenant, name, by_context, n])
+            query = _HOLD[self._projection.ordered or "stream"]
+            run(self._conn, query, [self._build.build, tenant, name, n])

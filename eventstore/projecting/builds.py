@@ -104,12 +104,12 @@ def register(
     with conn.transaction():
         run(conn, "SELECT pg_advisory_xact_lock($1::bigint)::text", [_LOCK])
         mine = [b for b in read_builds(conn) if b.name == name and b.state != "retired"]
-        if any(b.version > version for b in mine):
-            return None
         under_way = next((b for b in mine if b.state == "building"), None)
         same = [b for b in mine if b.version == version]
         if same and not again:
             return same[-1]
+        if any(b.version > version for b in mine):
+            return None
         views = list(projection.shown())
         taken = run(conn, _TAKEN, [name, views])
         if taken:

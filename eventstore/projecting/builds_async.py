@@ -103,12 +103,12 @@ async def register_async(
     async with conn.transaction():
         await run_async(conn, "SELECT pg_advisory_xact_lock($1::bigint)::text", [_LOCK])
         mine = [b for b in await read_builds_async(conn) if b.name == name and b.state != "retired"]
-        if any(b.version > version for b in mine):
-            return None
         under_way = next((b for b in mine if b.state == "building"), None)
         same = [b for b in mine if b.version == version]
         if same and not again:
             return same[-1]
+        if any(b.version > version for b in mine):
+            return None
         views = list(projection.shown())
         taken = await run_async(conn, _TAKEN, [name, views])
         if taken:

@@ -54,9 +54,8 @@ def replay(conn: psycopg.Connection[Any], projection: Projection, parked: Parked
         batch = Batch(conn, projection, build)
         for events in _waiting(conn, projection, build, parked, limit):
             batch.apply(events, last_try=True)
-            if batch.outcome.stopped is not None:
-                batch.outcome.parked.append(batch.outcome.stopped)
-                break
+        if batch.outcome.stopped is not None:
+            batch.outcome.parked.append(batch.outcome.stopped)
         batch.note()
         for event, _ in batch.outcome.parked:
             if event.position == parked.position:

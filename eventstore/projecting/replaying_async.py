@@ -57,9 +57,8 @@ async def replay_async(
         batch = AsyncBatch(conn, projection, build)
         async for events in _waiting(conn, projection, build, parked, limit):
             await batch.apply(events, last_try=True)
-            if batch.outcome.stopped is not None:
-                batch.outcome.parked.append(batch.outcome.stopped)
-                break
+        if batch.outcome.stopped is not None:
+            batch.outcome.parked.append(batch.outcome.stopped)
         await batch.note()
         for event, _ in batch.outcome.parked:
             if event.position == parked.position:

@@ -148,6 +148,7 @@ class Runner:
         end = (feed_state(Bound(conn), None, None)).position
         looked, builds = float("-inf"), read_builds(conn)
         wait = SHORTEST
+        idle: set[int] = set()
         while True:
             steps = []
             for build in random.sample(builds, len(builds)):  # so that workers don't go behind each other
@@ -155,8 +156,12 @@ class Runner:
                     break
                 if not self._takes(build):
                     continue
-                step, now = self._step(conn, self._projections[build.name], build)
+                projection = self._projections[build.name]
+                if build.build in idle and build.state == "live" and not _news(conn, projection, build):
+                    continue
+                step, now = self._step(conn, projection, build)
                 steps.append(step)
+                idle = idle | {build.build} if step is Step.IDLE else idle - {build.build}
                 if progress is not None and now is not None:
                     progress(now, max(end, now.position))
             busy = Step.MORE in steps
@@ -269,6 +274,15 @@ class Runner:
             lag.looked = time.monotonic()
             state = feed_state(Bound(conn), None, page.cursor)
             lag.behind = (state.lag_events, state.lag_seconds)
+
+
+def _news(conn: psycopg.Connection[Any], projection: Projection, build: Build) -> bool:
+    """Tell whether there is something behind a build's cursor; unlike a claim that writes nothing."""
+    try:
+        page = feed(Bound(conn), None, build.cursor, projection.types, 1)
+    except CursorInvalid:
+        return True
+    return bool(page.events) or page.cursor != build.cursor
 
 
 def _done(build: Build, end: int) -> bool:

@@ -147,6 +147,7 @@ class AsyncRunner:
         end = (await feed_state_async(AsyncBound(conn), None, None)).position
         looked, builds = float("-inf"), await read_builds_async(conn)
         wait = SHORTEST
+        idle: set[int] = set()
         while True:
             steps = []
             for build in random.sample(builds, len(builds)):  # so that workers don't go behind each other
@@ -154,8 +155,12 @@ class AsyncRunner:
                     break
                 if not self._takes(build):
                     continue
-                step, now = await self._step(conn, self._projections[build.name], build)
+                projection = self._projections[build.name]
+                if build.build in idle and build.state == "live" and not await _news(conn, projection, build):
+                    continue
+                step, now = await self._step(conn, projection, build)
                 steps.append(step)
+                idle = idle | {build.build} if step is Step.IDLE else idle - {build.build}
                 if progress is not None and now is not None:
                     progress(now, max(end, now.position))
             busy = Step.MORE in steps
@@ -276,6 +281,15 @@ class AsyncRunner:
             lag.looked = time.monotonic()
             state = await feed_state_async(AsyncBound(conn), None, page.cursor)
             lag.behind = (state.lag_events, state.lag_seconds)
+
+
+async def _news(conn: psycopg.AsyncConnection[Any], projection: Projection, build: Build) -> bool:
+    """Tell whether there is something behind a build's cursor; unlike a claim that writes nothing."""
+    try:
+        page = await feed_async(AsyncBound(conn), None, build.cursor, projection.types, 1)
+    except CursorInvalid:
+        return True
+    return bool(page.events) or page.cursor != build.cursor
 
 
 def _done(build: Build, end: int) -> bool:

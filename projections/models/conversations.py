@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from eventstore.log import names
 from eventstore.log.events import ITEM, Json, RecordedEvent
 from projections.pairs import calls, results
 from projections.read_model import Key, ReadModel, Row, storable
@@ -85,7 +86,7 @@ class Conversations(ReadModel):
                 row |= {"title": title, "title_version": event.version}
         changes = [(key, 1) for key in calls(event.data)] + [(key, -1) for key in results(event.data)]
         for (kind, ident), change in changes:
-            name = storable(f"{kind} {ident}")
+            name = f"{kind} {names.storable('call id', ident)}"
             left = row["calls"].get(name, 0) + change
             row["calls"] = {k: v for k, v in row["calls"].items() if k != name} | ({name: left} if left else {})
 
