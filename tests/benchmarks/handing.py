@@ -1,4 +1,4 @@
-"""Rows 30 and 31: what the steps of a handoff cost beside a plain append, late in a long chain."""
+"""Rows 13, 33 and 34: the flattened view, and what the steps of a handoff cost, late in a long chain."""
 
 from __future__ import annotations
 
@@ -86,4 +86,60 @@ def _row(number: int, measured: str) -> Row:
     )
 
 
-ROWS = [_row(33, "offer"), _row(34, "accept")]
+def chain(who: Ours, name: str, length: int, handoffs: int) -> Any:
+    """Make a conversation of so many items that was handed over so many times, evenly."""
+    chat = who.store.conversation(name, context=name)
+    chat.append_events([Event(type="task.opened", data={"task_id": name, "goal": "g"}, subject=name)])
+    source = items()
+    between = max(length // max(handoffs, 1), 1)
+    written = 0
+    while written < length:
+        step = min(between, length - written, 500)
+        chat.append([next(source) for _ in range(step)])
+        written += step
+        if handoffs:
+            env = chat.handoffs.draft(**GIVEN, to="b")
+            chat.handoffs.offer(env, allow_incomplete=True)
+            chat.handoffs.accept(env.handoff_id, by="b")
+    return chat
+
+
+@contextmanager
+def flattened(lab: Lab) -> Iterator[Sequence[Variant]]:
+    """Row 13: each view is one pass over the items, whatever lies between them."""
+    few, many, handoffs = lab.size(2_000, 40), lab.size(20_000, 120), lab.size(200, 4)
+    with lab.ours(lab.database()) as who:
+        plain, handed = chain(who, "plain", few, 0), chain(who, "handed", few, handoffs)
+        long = chain(who, "long", many, handoffs)
+
+        def view(chat: Any, wanted: int) -> Callable[[], int]:
+            def work() -> int:
+                made = chat.handoff_view(format="numbered")
+                assert len(made.provenance) == wanted
+                return wanted
+
+            return work
+
+        yield [
+            Variant(f"{few:,} items, no handoff", burst(lab, who.pid, view(plain, few))),
+            Variant(f"{few:,} items, {handoffs} handoffs", burst(lab, who.pid, view(handed, few)), goal=True),
+            Variant(f"{many:,} items, {handoffs} handoffs", burst(lab, who.pid, view(long, many)), target=1.2),
+        ]
+
+
+ROWS = [
+    Row(
+        13,
+        "flattened view in a chain of 200 handoffs, an item",
+        "the same items without handoffs",
+        1.2,
+        flattened,
+        unit="µs/item",
+        ratio="cost",
+        passes=2,
+        rounds=3,
+        note="read, rendered as a numbered block, digested; nothing is parsed",
+    ),
+    _row(33, "offer"),
+    _row(34, "accept"),
+]

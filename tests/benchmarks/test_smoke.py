@@ -17,7 +17,7 @@ from eventstore import embedded
 
 from .__main__ import ROWS
 
-READS = (8, 9, 11, 12, 14, 31, 32)
+READS = (8, 9, 11, 12, 13, 14, 31, 32)
 ROOT = Path(__file__).parent.parent.parent
 
 
