@@ -129,6 +129,21 @@ def test_what_has_stopped_exits_1(url: str, store: EventStore) -> None:
     assert {row["name"]: row["lag"] is None for row in rows} == {name: name != "branches" for name in SHIPPED}
 
 
+def test_an_installed_package_adds_its_own(
+    url: str, store: EventStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "mypkg-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mypkg\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text("[convstore.projections]\nany_name = ledger:Ledger\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    store.conversation("a").append([1])
+    assert run(url, "project", "run", "--until-caught-up").exit_code == 0
+    assert {row["name"]: row["lag"] for row in answer(url, "status")["projections"]} == dict.fromkeys(
+        SHIPPED | {"ledger"}, 0
+    )
+
+
 def test_what_leads_to_no_projection_is_named(url: str) -> None:
     assert "there are conversations, branches" in error(run(url, "project", "rebuild", "nosuch"), 2)
     assert "give package.module:attribute" in error(run(url, "project", "run", "--also", "ledger"), 2)

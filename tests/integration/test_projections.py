@@ -137,6 +137,16 @@ def test_the_async_store_does_the_same(url: str, store: EventStore, db: psycopg.
     assert view(db) == fold(store)
 
 
+def test_a_worker_ends_with_its_store(url: str, store: EventStore) -> None:
+    other = EventStore.open(url)
+    worker = threading.Thread(target=other.projections.runner([LEDGER]).run)
+    worker.start()
+    store.wait_for("ledger", store.conversation("a").append([1]).position, timeout=30)
+    other.close()
+    worker.join(30)
+    assert not worker.is_alive()
+
+
 def test_the_lag_counts_what_is_behind(store: EventStore) -> None:
     store.conversation("a").append([1, 2])
     (state,) = store.projections.status([LEDGER])
@@ -145,6 +155,18 @@ def test_the_lag_counts_what_is_behind(store: EventStore) -> None:
     store.conversation("a").append([1, 2, 3])
     (state,) = store.projections.status([LEDGER])
     assert (state.state, state.lag, state.position, state.applied) == ("live", 3, 2, 2)
+    shown = store.telemetry.registry.get_sample_value
+    seen: list[tuple[float | None, float | None]] = []
+    runner = store.projections.runner([LEDGER], limit=1)
+    gauges = ("convstore_feed_lag_events", "convstore_feed_lag_seconds")
+    reader = {"reader": "projection:ledger"}
+    runner.run(until_caught_up=True, progress=lambda *_: seen.append(tuple(shown(g, reader) for g in gauges)))  # type: ignore[arg-type]
+    assert seen[0][0] == 2, "not what is behind the first batch"
+    assert seen[0][1] > 0  # type: ignore[operator]
+    runner.run(until_caught_up=True)
+    assert tuple(shown(gauge, reader) for gauge in gauges) == (0, 0)
+    store.conversation("a").append([1, 2, 3])
+    (state,) = store.projections.status([LEDGER])
     assert state.lag_seconds is not None
     assert state.lag_seconds > 0
 
@@ -260,6 +282,29 @@ def test_a_second_poison_behind_the_first_is_parked_in_its_turn(store: EventStor
     assert view(db) == fold(store, without=[second, second + 1])
 
 
+def test_where_the_order_counts_in_a_context_its_other_streams_wait_too(
+    store: EventStore, db: psycopg.Connection
+) -> None:
+    class Contexts(Ledger):
+        ordered = "context"
+
+    a, b = (store.conversation(name, context="ctx") for name in "ab")
+    other = store.conversation("other")
+    first = [chat.append([1]).position for chat in (a, b, other)]
+    poison = a.append([POISON]).position
+    waits = [b.append([2]).position, a.append([3]).position]
+    other.append([4])
+    run(store, Contexts(), limit=2)
+    assert parked(store) == [(poison, 2, 1)]
+    assert view(db) == fold(store, without=[poison, *waits])
+    assert first[1] in (event.position for event in store.feed().events if event.stream == "b")
+    mended = Contexts()
+    mended.mended = True
+    (done,) = store.projections.replay_parked("ledger", projections=[mended])
+    assert (done.applied, done.error) == (3, None)
+    assert view(db) == fold(store)
+
+
 def test_where_the_order_does_not_count_nothing_waits(store: EventStore, db: psycopg.Connection) -> None:
     class Count(Projection):
         name = "ledger"
@@ -311,10 +356,13 @@ def test_an_event_that_cannot_be_decoded_is_parked_at_once(store: EventStore, db
 
 
 def test_what_passes_is_tried_again_and_nothing_is_parked(store: EventStore, db: psycopg.Connection) -> None:
+    tried: list[int] = []
+
     class Flaky(Ledger):
         left = 2
 
         def apply(self, batch: Sequence[RecordedEvent]) -> Any:
+            tried.append(len(batch))
             if self.left:
                 self.left -= 1
                 raise ConnectionError("somebody else's server")
@@ -324,6 +372,7 @@ def test_what_passes_is_tried_again_and_nothing_is_parked(store: EventStore, db:
     (build,) = run(store, Flaky(), attempts=3)
     assert view(db) == fold(store)
     assert (build.parked, build.failures, build.error) == (0, 0, None)
+    assert tried == [build.applied] * 3, "it was cut before it was tried again as it is"
 
 
 def test_the_servers_faults_are_never_an_events(store: EventStore, db: psycopg.Connection) -> None:
@@ -476,6 +525,62 @@ def test_a_build_that_parks_more_than_the_live_one_is_not_shown_unasked(
     store.projections.rebuild(LEDGER)
     (build,) = run(store)
     assert (build.state, build.parked) == ("live", 1), "the live one had parked it too"
+
+
+def test_a_first_build_is_not_shown_before_it_has_caught_up(store: EventStore, db: psycopg.Connection) -> None:
+    fill(store)
+    seen = []
+
+    def look(build: Any, end: int) -> None:
+        there = db.execute("SELECT to_regclass('convstore_views.ledger') IS NOT NULL").fetchone() == (True,)
+        seen.append((there, build.position >= end))
+
+    store.projections.runner([LEDGER], limit=10).run(until_caught_up=True, progress=look)
+    assert len(seen) > 5
+    assert [caught_up for there, caught_up in seen if there and not caught_up] == []
+    assert view(db) == fold(store)
+
+
+def test_a_build_that_the_feed_is_held_back_from_is_not_shown_before_it_is_where_the_live_one_is(
+    store: EventStore, url: str, db: psycopg.Connection
+) -> None:
+    fill(store)
+    (live,) = run(store)
+    with psycopg.connect(url) as conn:
+        store.using(conn).conversation("own").append([1])
+        conn.execute("SET LOCAL convstore.stamp = '5'")  # as low as a slow writer's may be, and lower
+        store.using(conn).conversation("own").append([2])
+        build = store.projections.rebuild(LEDGER)
+        runner = store.projections.runner([LEDGER])
+        steps: list[int] = []
+        worker = threading.Thread(
+            target=lambda: runner.run(
+                progress=lambda b, _: steps.append(b.position) if b.build == build.build else None
+            )
+        )
+        worker.start()
+        try:
+            while steps.count(5) < 5:
+                worker.join(0.01)
+                assert worker.is_alive()
+            assert set(steps) == {5}
+            assert max(row[1] for row in view(db).values()) > 5, "it shows what is built up to position 5"
+            conn.commit()
+            until(
+                db, worker, "SELECT EXISTS (SELECT FROM projections WHERE build = %s AND state = 'live')", build.build
+            )
+        finally:
+            runner.stop()
+            worker.join(30)
+    assert live.build != build.build
+    run(store)
+    assert view(db) == fold(store)
+
+
+def until(db: psycopg.Connection, worker: threading.Thread, query: str, build: int) -> None:
+    while db.execute(query, [build]).fetchone() != (True,):  # type: ignore[call-overload]
+        worker.join(0.01)
+        assert worker.is_alive()
 
 
 def test_a_transaction_with_an_older_snapshot_is_refused_and_not_shown_half_a_build(

@@ -78,11 +78,11 @@ def drawn(family: list[StreamInfo]) -> Iterator[tuple[StreamInfo, str]]:
 @click.option("--full", is_flag=True, help="Don't fold long content on a terminal.")
 @options
 def diff(to: Options, one: str, other: str, full: bool) -> int:
-    """Compare two conversations, each STREAM or STREAM@N, or two handoffs by their ids.
+    """Compare two conversations, or two handoffs.
 
-    What they have in common from the beginning, then what each has of its own; of handoffs the envelopes, field by
-    field. A handoff's id may be given as STREAM/ID, which is faster: it is not looked for in all streams then. Exits 1
-    where the two differ.
+    Conversations are given as STREAM or STREAM@N: what they have in common from the beginning, then what each has
+    of its own. Handoffs are given by their ids: the envelopes, field by field. A handoff's id may be given as
+    STREAM/ID, which is faster: it is not looked for in all streams then. Exits 1 where the two differ.
     """
     with to.open() as store:
         envelopes = [offered(store, name) for name in (one, other)]

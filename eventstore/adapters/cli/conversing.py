@@ -181,7 +181,7 @@ def _text(item: Json) -> str:
 @click.option("--max-bytes", type=click.IntRange(min=1000), default=32_768, show_default=True, help="Of the summary.")
 @options
 def compact(to: Options, stream: str, keep_last: int, merge: bool, max_bytes: int) -> None:
-    """Compact a conversation's transcript, by rule and without a model.
+    """Compact a transcript, by rule and without a model.
 
     What a summary stands for stays in the log: replay --as originals shows it.
     """

@@ -33,9 +33,10 @@ def effects(
     reason: str | None,
     agent: str | None,
 ) -> None:
-    """Show the effects of a conversation's context, of all its branches.
+    """Show the effects in the world of a conversation.
 
-    Key, state, tool, attempts, who ran it, when, and its result. With --resolve, settle one of them.
+    Of its whole context, all branches included: key, state, tool, attempts, who ran it, when, and its result. With
+    --resolve, settle one of them.
     """
     if (key is None) != (succeeded is None):
         raise click.UsageError("--resolve KEY goes with --succeeded or --failed")

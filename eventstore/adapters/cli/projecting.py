@@ -31,7 +31,10 @@ _also = click.option(
 
 @click.group()
 def project() -> None:
-    """Run projections: read models that follow the log, as views in the schema convstore_views."""
+    """Run projections: read models that follow the log.
+
+    As views in the schema convstore_views.
+    """
 
 
 @project.command()
