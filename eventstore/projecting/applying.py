@@ -15,7 +15,7 @@ from psycopg import errors as pg
 
 from eventstore.log.events import RecordedEvent, UndecodableEvent
 from eventstore.projecting.builds import places
-from eventstore.projecting.rows import Build, Outcome, Passing, Place, told
+from eventstore.projecting.rows import Build, Failing, Outcome, Passing, Place, told
 from eventstore.projecting.statements import carry_out, run
 from projections.projection import Projection, place
 
@@ -50,8 +50,8 @@ class Batch:
     def apply(self, events: Sequence[RecordedEvent], *, last_try: bool) -> None:
         """Apply what can be read; an event that can't be is parked at once.
 
-        What fails is raised, with nothing done; at the ``last_try`` the batch is cut in halves down to the event that
-        fails, and that is parked.
+        What fails is raised as ``Failing``, with nothing done; at the ``last_try`` the batch is cut in halves down to
+        the event that fails, and that is parked.
         """
         if self.outcome.stopped is not None:
             return
@@ -68,7 +68,7 @@ class Batch:
             if error is None:
                 continue
             if bad is None and not last_try:
-                raise error
+                raise Failing(error) from error
             if len(part) > 1:
                 half = len(part) // 2
                 waiting += [part[half:], part[:half]]

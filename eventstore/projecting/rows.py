@@ -105,6 +105,13 @@ class Passing(Exception):
     """What is not the events' fault: the server's, or another transaction's in the way."""
 
 
+class Failing(Exception):
+    """What a projection raised for a batch; it will be tried again."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(told(cause))
+
+
 @dataclass(slots=True)
 class Outcome:
     """What became of a batch. ``stopped``: the event before which the projection has to stop, and why."""
@@ -118,6 +125,6 @@ class Outcome:
 def told(error: BaseException) -> str:
     """Write an error in a line that the database can hold."""
     text = " ".join(str(error).split())
-    text = text if isinstance(error, ConvstoreError | Passing) else f"{type(error).__name__}: {text}"
+    text = text if isinstance(error, ConvstoreError | Passing | Failing) else f"{type(error).__name__}: {text}"
     text = text.replace("\x00", "\ufffd").encode(errors="replace").decode()
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -35,7 +35,7 @@ from eventstore.projecting.builds import (
     switch,
 )
 from eventstore.projecting.lag import Lag
-from eventstore.projecting.rows import Build, Outcome, Passing, Step, told
+from eventstore.projecting.rows import Build, Failing, Outcome, Passing, Step, told
 from eventstore.projecting.statements import connection, run
 from eventstore.telemetry import Telemetry, logger
 from projections.projection import Projection, check
@@ -86,7 +86,7 @@ class Runner:
         self._worker = f"{socket.gethostname()}:{os.getpid()}"
 
     def stop(self) -> None:
-        """End ``run`` after the batch in hand; from any thread or signal handler."""
+        """End ``run`` after the batch in hand, for good; from any thread or signal handler."""
         self._stopping = True
 
     def close(self) -> None:
@@ -103,7 +103,6 @@ class Runner:
                 stopped; then also raises ``StoreUnavailable`` instead of waiting for the server.
             progress: called after each batch with its build, and the position that the log was at.
         """
-        self._stopping = False
         self._pooled.subscriptions.add(self)
         self._telemetry.readers.update(self._lags.values())
         started = False
@@ -190,15 +189,11 @@ class Runner:
                     return Step.NOTHING, None
                 position, failures = claimed.position, claimed.failures
                 return self._batch(conn, projection, claimed)
-        except (Passing, ConvstoreError) as e:
+        except (Passing, Failing, ConvstoreError) as e:
             if conn.closed:
                 raise StoreUnavailable(told(e)) from e
             # A cursor of another life stays one, however often it is tried.
             self._failed(conn, build, position, failures, e, stop=isinstance(e, CursorInvalid))
-        except psycopg.Error:
-            raise
-        except Exception as e:  # noqa: BLE001 - whatever a projection raises
-            self._failed(conn, build, position, failures, e, stop=False)
         return Step.NOTHING, None
 
     def _failed(
@@ -214,7 +209,7 @@ class Runner:
         text = told(error)
         if stop:
             text += f"; to build it anew beside what is shown now, run: convstore project rebuild {build.name}"
-        pause = min(self._backoff * 4**failures, 60.0)
+        pause = min(self._backoff * 4 ** min(failures, 10), 60.0)
         logger(projection=build.name).warning("a batch failed", after=position, error=text, failures=failures + 1)
         run(conn, _FAILED, [build.build, position, text, pause, stop, self._worker])
 

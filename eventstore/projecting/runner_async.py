@@ -34,7 +34,7 @@ from eventstore.projecting.builds_async import (
     switch_async,
 )
 from eventstore.projecting.lag import Lag
-from eventstore.projecting.rows import Build, Outcome, Passing, Step, told
+from eventstore.projecting.rows import Build, Failing, Outcome, Passing, Step, told
 from eventstore.projecting.statements_async import connection_async, run_async
 from eventstore.telemetry import Telemetry, logger
 from projections.projection import Projection, check
@@ -85,7 +85,7 @@ class AsyncRunner:
         self._worker = f"{socket.gethostname()}:{os.getpid()}"
 
     def stop(self) -> None:
-        """End ``run`` after the batch in hand; from any thread or signal handler."""
+        """End ``run`` after the batch in hand, for good; from any thread or signal handler."""
         self._stopping = True
 
     def close(self) -> None:
@@ -102,7 +102,6 @@ class AsyncRunner:
                 stopped; then also raises ``StoreUnavailable`` instead of waiting for the server.
             progress: called after each batch with its build, and the position that the log was at.
         """
-        self._stopping = False
         self._pooled.subscriptions.add(self)
         self._telemetry.readers.update(self._lags.values())
         started = False
@@ -191,15 +190,11 @@ class AsyncRunner:
                     return Step.NOTHING, None
                 position, failures = claimed.position, claimed.failures
                 return await self._batch(conn, projection, claimed)
-        except (Passing, ConvstoreError) as e:
+        except (Passing, Failing, ConvstoreError) as e:
             if conn.closed:
                 raise StoreUnavailable(told(e)) from e
             # A cursor of another life stays one, however often it is tried.
             await self._failed(conn, build, position, failures, e, stop=isinstance(e, CursorInvalid))
-        except psycopg.Error:
-            raise
-        except Exception as e:  # noqa: BLE001 - whatever a projection raises
-            await self._failed(conn, build, position, failures, e, stop=False)
         return Step.NOTHING, None
 
     async def _failed(
@@ -215,7 +210,7 @@ class AsyncRunner:
         text = told(error)
         if stop:
             text += f"; to build it anew beside what is shown now, run: convstore project rebuild {build.name}"
-        pause = min(self._backoff * 4**failures, 60.0)
+        pause = min(self._backoff * 4 ** min(failures, 10), 60.0)
         logger(projection=build.name).warning("a batch failed", after=position, error=text, failures=failures + 1)
         await run_async(conn, _FAILED, [build.build, position, text, pause, stop, self._worker])
 

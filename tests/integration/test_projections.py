@@ -375,6 +375,30 @@ def test_what_passes_is_tried_again_and_nothing_is_parked(store: EventStore, db:
     assert tried == [build.applied] * 3, "it was cut before it was tried again as it is"
 
 
+def test_what_the_database_refuses_is_parked_as_what_python_does(store: EventStore, db: psycopg.Connection) -> None:
+    class Checked(Projection):
+        name = "ledger"
+        ordered = None
+        tables = {"ledger": "tenant text, n bigint CHECK (n <> 3), PRIMARY KEY (tenant, n)"}
+
+        def apply(self, batch: Sequence[RecordedEvent]) -> Any:
+            for event in batch:
+                yield Statement("INSERT INTO {ledger} VALUES ($1, $2)", [event.tenant, event.data])
+
+    store.conversation("a").append([1, 2, 3, 2, "x\x00", 4])
+    (build,) = run(store, Checked())
+    assert db.execute("SELECT n FROM convstore_views.ledger ORDER BY 1").fetchall() == [(1,), (2,), (4,)]
+    assert build.parked == 3
+    kinds = [each.error.split(":")[0] for each in store.projections.parked()]
+    assert kinds[:2] == ["CheckViolation", "UniqueViolation"]
+
+
+def test_a_worker_that_was_stopped_before_it_ran_does_not_run(store: EventStore) -> None:
+    runner = store.projections.runner([LEDGER])
+    runner.stop()
+    runner.run()
+
+
 def test_the_servers_faults_are_never_an_events(store: EventStore, db: psycopg.Connection) -> None:
     class Deadlocked(Ledger):
         left = 10
@@ -751,6 +775,20 @@ def test_the_example_in_the_docs_is_right(store: EventStore, db: psycopg.Connect
     check_projection(scope["refunds"], store)
     run(store, scope["refunds"])
     assert db.execute("SELECT sum(cents) FROM convstore_views.refunds").fetchone() == (sum(range(30)),)
+
+
+def test_a_projection_is_removed_as_the_docs_say(store: EventStore, url: str, make_login: Callable[..., str]) -> None:
+    text = (Path(__file__).parent.parent.parent / "docs" / "projections.md").read_text()
+    (code,) = re.findall(r"```sql\n(DROP VIEW.*?)```", text, re.DOTALL)
+    fill(store)
+    run(store)
+    run(store, *store_models()[:1])
+    with psycopg.connect(make_login("projector", None), autocommit=True) as conn:
+        for statement in code.replace("refunds", "ledger").strip().split("\n"):
+            conn.execute(statement)
+        run(store, *store_models()[:1])
+        assert [name.rpartition("_")[0] for name in tables(conn)] == ["conversations"]
+    assert [state.name for state in store.projections.status([])] == ["conversations"]
 
 
 def test_every_view_of_the_docs_has_the_columns_that_are_named_there(store: EventStore, db: psycopg.Connection) -> None:

@@ -33,7 +33,7 @@ _also = click.option(
 def project() -> None:
     """Run projections: read models that follow the log.
 
-    As views in the schema convstore_views.
+    They are views in the schema convstore_views: docs/projections.md lists them.
     """
 
 
@@ -189,9 +189,9 @@ def parked(to: Options, name: str | None) -> None:
 @click.option("--position", type=int, metavar="N", help="Only the event there.")
 @options
 def replay_parked(to: Options, name: str, also: Sequence[str], position: int | None) -> int:
-    """Apply what was parked, once its cause is mended, and what waited behind it.
+    """Apply what was parked, once its cause is mended.
 
-    Exits 1 where one of them fails again.
+    What waited behind it follows. Exits 1 where one of them fails again.
     """
     with to.open() as store:
         done = store.projections.replay_parked(name, position, projections=known(also))
