@@ -143,14 +143,16 @@ def start(
 def bring_up(home: Home, durable: bool, settings: Mapping[str, str], deadline: float, timeout: float) -> Facts:
     """Wait for a ready server, and start a supervisor where there is none."""
     spawned = False
+    orphan: int | None = None  # a postgres whose supervisor is gone still answers until the new one has stopped it
     log_from = cluster.log_size(home)
     while True:
         if not locks.taken(home.supervisor_lock):
             if spawned:
                 raise cluster.failure("Postgres did not start", cluster.log_tail(home, log_from), home)
+            orphan = supervise.postmaster(home.data)
             spawn_supervisor(home, durable, settings)
             spawned = True
-        found = probe(home)
+        found = None if orphan is not None and supervise.postmaster(home.data) == orphan else probe(home)
         if found is not None:
             if durable and not found.durable:
                 raise EmbeddedUnavailable(
