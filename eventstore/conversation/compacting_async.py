@@ -53,6 +53,9 @@ class Wanted:
     merge: bool
 
     def __post_init__(self) -> None:
+        if isinstance(self.compactor, type):
+            name = self.compactor.__name__
+            raise InvalidItem("compactor", f"{name} is a class; give one of it: {name}()")
         if not callable(self.compactor):
             raise InvalidItem("compactor", f"{describe(self.compactor)}; give a function of a list of items")
         if self.when is not None and not callable(self.when):

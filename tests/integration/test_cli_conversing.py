@@ -12,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from eventstore import EventStore
 from eventstore.adapters.cli import main
+from eventstore.compaction import Packing
+from eventstore.errors import InvalidItem
 
 HOSTILE = "\x1b[31mred\x1b[0m\r\u202e [bold]x[/] \ud800\n   8  2026-01-01 system\u2028\x07"
 
@@ -135,3 +137,14 @@ def test_seen_exits_1_where_the_receipt_does_not_fit(
         assert json.loads(result.stdout)["same"] is False
     if form == ():
         assert "NOT what the model was given" in result.stdout
+
+
+def test_a_compaction_is_of_the_stream_as_it_is_now(url: str, store: EventStore) -> None:
+    chat = store.conversation("now")
+    chat.append([{"role": "user", "content": str(n)} for n in range(5)])
+    refused = run(url, "compact", "now@3", "--keep-last", "1")
+    assert refused.exit_code == 2
+    assert "without a version" in refused.stderr
+    assert chat.head() == 5
+    with pytest.raises(InvalidItem, match=r"give one of it: Packing\(\)"):
+        chat.compact(Packing)  # type: ignore[arg-type]

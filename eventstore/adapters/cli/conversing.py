@@ -178,7 +178,7 @@ def _text(item: Json) -> str:
     "--keep-last", type=click.IntRange(min=0), required=True, metavar="N", help="Leave the last N as they are."
 )
 @click.option("--merge", is_flag=True, help="One summary from the beginning on, in place of earlier ones.")
-@click.option("--max-bytes", type=click.IntRange(min=1000), default=32_768, show_default=True, help="Of the summary.")
+@click.option("--max-bytes", type=click.IntRange(min=1024), default=32_768, show_default=True, help="Of the summary.")
 @options
 def compact(to: Options, stream: str, keep_last: int, merge: bool, max_bytes: int) -> None:
     """Compact a transcript, by rule and without a model.
@@ -187,6 +187,8 @@ def compact(to: Options, stream: str, keep_last: int, merge: bool, max_bytes: in
     """
     with to.open() as store:
         name, _ = find(store, stream, None)
+        if name != stream:
+            raise click.UsageError(f"a compaction is of the stream as it is now: give {name!r}, without a version")
         done = store.conversation(name).compact(Packing(max_bytes=max_bytes), keep_last=keep_last, merge=merge)
     if to.json:
         output.say_json(
