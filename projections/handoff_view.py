@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from eventstore.errors import InvalidItem, describe
-from eventstore.log.events import Entry, Json
+from eventstore.log.events import Entry, Json, RecordedEvent
+from projections import facts, handoffs
 from projections.pairs import bonds, calls, groups, is_reasoning, results
+from projections.surroundings import ARTIFACT
 from projections.tokens import encoded_size, estimate
 
 Category: TypeAlias = Literal[
@@ -92,7 +94,7 @@ def whole(entries: Sequence[Entry]) -> Cut:
     return Cut([Part(entry.version, entry.item, category(entry.item)) for entry in entries], {})
 
 
-def within(facts: Sequence[Part], summaries: Sequence[Part], entries: Sequence[Entry], budget: Budget) -> Cut:
+def within(told: Sequence[Part], summaries: Sequence[Part], entries: Sequence[Entry], budget: Budget) -> Cut:
     """Keep what fits: constraints and decisions, then artifacts and open questions, then summaries, then messages.
 
     Of facts the oldest stay, of messages the newest: the longest end of the history that fits, and in it no call
@@ -107,7 +109,7 @@ def within(facts: Sequence[Part], summaries: Sequence[Part], entries: Sequence[E
     kept: list[Part] = []
     full = False
     for categories in FIRST[:2]:
-        for part in (part for wanted in categories for part in facts if part.category == wanted):
+        for part in (part for wanted in categories for part in told if part.category == wanted):
             full = full or not room.take([part.item])
             if not full:
                 kept.append(part)
@@ -119,7 +121,7 @@ def within(facts: Sequence[Part], summaries: Sequence[Part], entries: Sequence[E
         if not full:
             kept.append(part)
     kept += [] if full else _newest(entries, history, room)
-    left = Counter(part.category for part in (*facts, *summaries, *history))
+    left = Counter(part.category for part in (*told, *summaries, *history))
     left.subtract(part.category for part in kept)
     return Cut(kept, {name: count for name, count in left.items() if count})
 
@@ -149,42 +151,35 @@ def category(item: Json) -> Category:
     return "tool_calls" if calls(item) or results(item) else "messages"
 
 
-FACTS: Final = (
-    "constraint.added",
-    "constraint.revoked",
-    "decision.confirmed",
-    "decision.revoked",
-    "question.opened",
-    "question.answered",
-    "artifact.published",
+FACTS: Final = (*facts.TYPES, *handoffs.TYPES, ARTIFACT)
+"""The types of event from which a view with a budget tells what holds, before the history."""
+
+_TOLD: Final[tuple[tuple[facts.Kind, Category, str], ...]] = (
+    ("constraint", "constraints", "Constraint"),
+    ("decision", "decisions", "Decision, confirmed"),
+    ("question", "questions", "Open question"),
 )
-"""The types of event that a view with a budget tells before the history."""
-
-_ADDED: Final[dict[str, tuple[Category, str, str]]] = {
-    "constraint.added": ("constraints", "fact_id", "Constraint"),
-    "decision.confirmed": ("decisions", "fact_id", "Decision, confirmed"),
-    "question.opened": ("questions", "question_id", "Open question"),
-}
-_GONE: Final = {"constraint.revoked": "fact_id", "decision.revoked": "fact_id", "question.answered": "question_id"}
 
 
-def facts(events: Iterable[tuple[int, str, Json]]) -> list[Part]:
-    """Give what holds after events in order of version, each as an item that says so: the oldest first.
+def held(events: Sequence[RecordedEvent], stream: str) -> list[Part]:
+    """Give what holds after a lineage's events, each as an item that says so: of each category the oldest first.
 
-    Of an artifact the last version published. The items are an assistant's messages: nobody's text gains authority.
+    Of artifacts the versions that are current, also after a roll-back. The items are an assistant's messages: nobody's
+    text gains authority.
     """
-    held: dict[tuple[str, str], Part] = {}
-    for version, kind, data in events:
-        if kind in _ADDED:
-            name, key, words = _ADDED[kind]
-            held[name, data[key]] = Part(version, _said(f"{words}: {data['text']}"), name)
-        elif kind in _GONE:
-            for name in ("constraints", "decisions", "questions"):
-                held.pop((name, data[_GONE[kind]]), None)
-        elif kind == "artifact.published":
-            text = f"Artifact: {data['uri']} version {data['version']}"
-            held["artifacts", data["uri"]] = Part(version, _said(text), "artifacts")
-    return list(held.values())
+    found = facts.fold(events)
+    parts = [
+        Part(fact.version, _said(f"{words}: {fact.text}"), category)
+        for kind, category, words in _TOLD
+        for fact in found.current(kind)
+    ]
+    published = {
+        (event.data["uri"], event.data["version"]): event.version for event in events if event.type == ARTIFACT
+    }
+    for uri, pointer in handoffs.course(events, stream).artifacts.items():
+        version = published.get((uri, pointer["version"]), events[-1].version)
+        parts.append(Part(version, _said(f"Artifact: {uri} version {pointer['version']}"), "artifacts"))
+    return parts
 
 
 def _said(text: str) -> Json:

@@ -16,11 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from eventstore.log.catalogue import CONTROL as CONTROL
 from eventstore.log.events import Json
 from projections.intervals import OPEN, Interval, subtract, union, within
-
-CONTROL: Final = frozenset({"items.retracted", "history.cleared", "history.compacted"})
-"""The types of event that change which items a transcript shows."""
 
 _FORMAT: Final = 1
 

@@ -20,7 +20,7 @@ from eventstore.formats.chat import for_model
 from eventstore.formats.numbered import Markers, check_markers, render
 from eventstore.log.events import Event, Json
 from eventstore.log.rows import Part as Owned
-from projections.handoff_view import FACTS, Budget, Cut, Part, facts, whole, within
+from projections.handoff_view import FACTS, Budget, Cut, Part, held, whole, within
 from projections.tokens import estimate
 
 Format: TypeAlias = Literal["items", "numbered"]
@@ -101,10 +101,11 @@ def handoff_view(stream: Stream, at: int | datetime | None, wanted: Wanted) -> H
     budget = Budget.of(wanted.budget)
     cut = whole(entries)
     if basis is not None and budget is not None:
-        told = [(e.version, e.type, e.data) for e in stream.events(1, basis.version, types=list(FACTS))]
+        events = stream.events(1, basis.version, types=FACTS)
+        told = list(events)
         shown = read_shown(caller, tenant, name, basis)
         summaries = [Part(entry.version, entry.item, "summary") for entry in shown if entry.summary]
-        cut = within(facts(told), summaries, entries, budget)
+        cut = within(held(told, name), summaries, entries, budget)
     raw = rendered(source)
     digest = hashlib.sha256(raw).hexdigest()
     method, when = "flattened" if not cut.trimmed else "trimmed", None

@@ -154,6 +154,9 @@ def test_a_refund_goes_from_triage_to_legal_and_back_to_solid_ground(any_store: 
     assert [(each.uri, each.version) for each in back.artifacts] == [("store://case/4711", 2)]
     assert [each.key for each in back.effects] == ["letter-4711"], "the refund was confirmed, the letter was not"
     assert dict(back.tasks) == {"refund-4711": "input-required"}
+    views = [item["content"] for item in chat.handoff_view(budget={"bytes": 4000}).items if "content" in item]
+    assert "Artifact: store://case/4711 version 2" in views
+    assert not any("version 3" in text for text in views), "what was rolled back is not told to the next agent"
 
     events = list(chat.events())
     assert owner(events).agent == "supervisor"

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lineage import Line
 
 from eventstore.errors import InvalidItem
 from eventstore.log.events import Entry
-from projections.handoff_view import Budget, Part, category, facts, whole, within
+from projections.handoff_view import Budget, Part, category, held, whole, within
 from projections.pairs import bonds
 from projections.tokens import encoded_size, estimate
 
@@ -32,20 +33,22 @@ told = st.lists(
 )
 
 
-def events_of(given_facts: list[tuple[str, int, str]]) -> list[tuple[int, str, Any]]:
+def events_of(given_facts: list[tuple[str, int, str]]) -> Line:
     types = {
         "constraint": ("constraint.added", "fact_id"),
         "decision": ("decision.confirmed", "fact_id"),
         "question": ("question.opened", "question_id"),
     }
-    events: list[tuple[int, str, Any]] = []
-    for version, (kind, number, text) in enumerate(given_facts, 1):
+    line = Line()
+    line.add("item.appended", {"begin": True})
+    for kind, number, text in given_facts:
         if kind == "artifact":
-            events.append((version, "artifact.published", {"uri": f"u{number}", "version": version}))
-        else:
-            name, key = types[kind]
-            events.append((version, name, {key: f"{kind}{number}", "text": text or "x"}))
-    return events
+            line.add("artifact.published", {"name": "n", "uri": f"u{number}", "version": len(line)})
+            continue
+        name, key = types[kind]
+        data: dict[str, Any] = {key: f"{kind}{number}", "text": text if text.strip() else "x"}
+        line.add(name, data | ({"evidence": [{"version": 1}]} if kind == "decision" else {}))
+    return line
 
 
 @settings(max_examples=300, deadline=None)
@@ -53,10 +56,10 @@ def events_of(given_facts: list[tuple[str, int, str]]) -> list[tuple[int, str, A
 def test_any_budget_keeps_what_comes_first_in_the_order_and_fits(
     given_facts: list[tuple[str, int, str]], items: list[Any], summaries: list[str], tokens: int, size: int
 ) -> None:
-    held = facts(events_of(given_facts))
+    told_first = held(events_of(given_facts), "s")
     entries = [Entry(100 + at, item) for at, item in enumerate(items)]
     sums = [Part(200 + at, {"role": "assistant", "content": text}, "summary") for at, text in enumerate(summaries)]
-    cut = within(held, sums, entries, Budget(tokens, size))
+    cut = within(told_first, sums, entries, Budget(tokens, size))
     assert sum(estimate(part.item) for part in cut.kept) <= tokens
     assert sum(encoded_size(part.item) + 1 for part in cut.kept) <= max(size - 1, 0)
     kept = Counter(part.category for part in cut.kept)
@@ -64,7 +67,7 @@ def test_any_budget_keeps_what_comes_first_in_the_order_and_fits(
         if any(cut.trimmed.get(name, 0) for name in categories):
             later = set().union(*ORDER[rank + 1 :])
             assert not any(kept[name] for name in later), (cut.trimmed, kept)
-    everything = Counter(part.category for part in [*held, *sums]) + Counter(category(item) for item in items)
+    everything = Counter(part.category for part in [*told_first, *sums]) + Counter(category(item) for item in items)
     if cut.trimmed:
         assert kept + Counter(cut.trimmed) == everything
     else:
@@ -86,19 +89,24 @@ def test_a_longer_end_would_not_have_fit() -> None:
             assert used + encoded_size(entries[-1 - len(cut.kept)].item) + 1 > size - 1
 
 
-def test_revoked_and_answered_facts_are_gone_and_only_the_last_version_of_an_artifact_is_told() -> None:
-    events: list[tuple[int, str, Any]] = [
-        (1, "constraint.added", {"fact_id": "a", "text": "never refund twice"}),
-        (2, "decision.confirmed", {"fact_id": "b", "text": "refund 64.50"}),
-        (3, "question.opened", {"question_id": "c", "text": "which card?"}),
-        (4, "artifact.published", {"uri": "doc", "version": 1}),
-        (5, "artifact.published", {"uri": "doc", "version": 2}),
-        (6, "question.answered", {"question_id": "c", "text": "the first", "evidence": []}),
-        (7, "decision.revoked", {"fact_id": "b", "reason": "wrong amount"}),
+def test_revoked_and_answered_facts_are_gone_and_a_guess_is_a_question() -> None:
+    line = Line()
+    line.add("item.appended", {"begin": True})
+    line.add("constraint.added", {"fact_id": "a", "text": "never refund twice"})
+    line.add("decision.confirmed", {"fact_id": "b", "text": "refund 64.50", "evidence": [{"version": 1}]})
+    line.add("question.opened", {"question_id": "c", "text": "which card?"})
+    line.add("artifact.published", {"name": "n", "uri": "doc", "version": 1})
+    line.add("artifact.published", {"name": "n", "uri": "doc", "version": 2})
+    line.add("question.answered", {"question_id": "c", "text": "the first", "evidence": [{"version": 1}]})
+    line.add("decision.revoked", {"fact_id": "b", "reason": "wrong amount"})
+    line.add("decision.confirmed", {"fact_id": "d", "text": "she will agree", "evidence": [{"version": 99}]})
+    told_first = held(line, "s")
+    assert [(part.version, part.category) for part in told_first] == [
+        (2, "constraints"),
+        (9, "questions"),
+        (6, "artifacts"),
     ]
-    held = facts(events)
-    assert [(part.version, part.category) for part in held] == [(1, "constraints"), (5, "artifacts")]
-    assert held[0].item["content"] == "Constraint: never refund twice"
+    assert told_first[0].item["content"] == "Constraint: never refund twice"
 
 
 def test_without_a_budget_there_is_everything_once() -> None:
